@@ -1,0 +1,131 @@
+#include "compiler/tile/candidate_tiles.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "absl/types/span.h"
+#include "compiler/tile/memory_model.h"
+
+namespace kvforge {
+namespace {
+
+struct Area {
+  int m;
+  int n;
+};
+constexpr Area kLadderTo256[] = {{128, 64}, {64, 64}, {64, 32},
+                                 {32, 64},  {32, 32}, {16, 16}};
+constexpr Area kLadderTo384[] = {{32, 64}, {32, 32}, {16, 16}};
+constexpr Area kLadderAbove[] = {{32, 64}, {16, 16}};
+
+absl::Span<const Area> Ladder(int head_dim) {
+  if (head_dim <= 256) return kLadderTo256;
+  if (head_dim <= 384) return kLadderTo384;
+  return kLadderAbove;
+}
+
+// row_warps divide the rows; the block has row_warps * ExtendDimSplit warps.
+struct ExtendShape {
+  int block_m;
+  int block_n;
+  int row_warps;
+};
+// 32 rows a warp read each key operand half as often as 16, and hold twice the
+// accumulators.
+constexpr ExtendShape kExtendTo128[] = {{128, 64, 4}, {128, 64, 8}, {64, 64, 4},
+                                        {64, 32, 4},  {32, 32, 2},  {16, 32, 1},
+                                        {16, 16, 1}};
+constexpr ExtendShape kExtendTo256[] = {{128, 64, 8}, {64, 64, 4}, {64, 32, 4},
+                                        {32, 64, 2},  {32, 32, 2}, {16, 32, 1},
+                                        {16, 16, 1}};
+constexpr ExtendShape kExtendAbove[] = {
+    {32, 64, 2}, {32, 32, 2}, {32, 16, 2}, {16, 32, 1}, {16, 16, 1}};
+
+absl::Span<const ExtendShape> ExtendShapes(int head_dim) {
+  if (head_dim <= 128) return kExtendTo128;
+  if (head_dim <= 256) return kExtendTo256;
+  return kExtendAbove;
+}
+
+// Fewer rows than this read the cache too often for a second stage to pay.
+constexpr int kEnoughRows = 64;
+
+std::vector<Tile> ExtendTiles(const KernelSpec& spec, const GpuTarget& target) {
+  const int least_area = LeastExtendArea(spec, target);
+  const int dim_split = ExtendDimSplit(spec.v_head_dim);
+  std::vector<Tile> tiles;
+  for (const ExtendShape& shape :
+       ExtendShapes(std::max(spec.head_dim, spec.v_head_dim))) {
+    for (const int stages : {2, 1}) {
+      tiles.push_back(
+          {shape.block_m, shape.block_n, stages, shape.row_warps * dim_split});
+    }
+  }
+  const auto rank = [least_area](const Tile& tile) {
+    return std::make_tuple(tile.block_m * tile.block_n >= least_area,
+                           std::min(tile.block_m, kEnoughRows), tile.stages);
+  };
+  std::stable_sort(
+      tiles.begin(), tiles.end(),
+      [&](const Tile& a, const Tile& b) { return rank(a) > rank(b); });
+  return tiles;
+}
+
+// The copies and products of one block overlap badly around its barriers; a
+// second block on the SM fills the gaps.
+bool TwoBlocksFit(const KernelSpec& spec, const Tile& tile,
+                  const GpuTarget& target) {
+  return 2 * (SharedBytes(spec, tile) + target.shared_bytes_reserved) <=
+         target.shared_bytes_per_sm;
+}
+
+std::vector<Tile> DecodeTiles(const KernelSpec& spec, const GpuTarget& target) {
+  std::vector<int> row_counts = {8};
+  if (spec.q_max * spec.group > 8) row_counts = {16, 8};
+  std::vector<Tile> tiles;
+  for (const int block_m : row_counts) {
+    std::vector<Tile> one_stage;
+    for (const int warps : {4, 2, 1}) {
+      const int block_n = kDecodeKeysPerStep * warps;
+      std::vector<Tile> alone;
+      for (const int stages : {4, 3, 2}) {
+        const Tile tile = {block_m, block_n, stages, warps};
+        (TwoBlocksFit(spec, tile, target) ? tiles : alone).push_back(tile);
+      }
+      tiles.insert(tiles.end(), alone.begin(), alone.end());
+      one_stage.push_back({block_m, block_n, 1, warps});
+    }
+    tiles.insert(tiles.end(), one_stage.begin(), one_stage.end());
+  }
+  return tiles;
+}
+
+}  // namespace
+
+std::vector<Tile> CandidateTiles(const KernelSpec& spec,
+                                 const GpuTarget& target) {
+  constexpr int kWarps = 4;
+  switch (spec.kernel) {
+    case KernelKind::kStore:
+      return {{kWarps * StoreRowsPerWarp(spec), 0, 1, kWarps}};
+    case KernelKind::kMerge:
+      return {{kWarps, 0, 1, kWarps}};
+    case KernelKind::kDecode:
+      return DecodeTiles(spec, target);
+    case KernelKind::kExtend:
+      return ExtendTiles(spec, target);
+  }
+  return {};
+}
+
+int LeastExtendArea(const KernelSpec& spec, const GpuTarget& target) {
+  const int head_dim = std::max(spec.head_dim, spec.v_head_dim);
+  const int key_bits = spec.k_format->code_bits + spec.v_format->code_bits;
+  for (const Area& area : Ladder(head_dim)) {
+    const double bytes = (2.0 * area.m + area.n * key_bits / 8.0) * head_dim;
+    if (bytes <= 0.8 * target.shared_bytes_opt_in) return area.m * area.n;
+  }
+  return 0;
+}
+
+}  // namespace kvforge

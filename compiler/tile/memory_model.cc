@@ -1,0 +1,116 @@
+#include "compiler/tile/memory_model.h"
+
+#include <algorithm>
+
+namespace kvforge {
+namespace {
+
+constexpr int kWarpLanes = 32;
+constexpr int kMaxRegisters = 255;
+constexpr int kRegisterUnit = 8;
+constexpr int kOutputColumnsPerWarp = 256;
+constexpr int kDecodeQueryRegistersHeadDim = 256;
+
+// Operands of the running product, softmax state, addresses and counters.
+constexpr int kExtendOtherRegisters = 56;
+constexpr int kDecodeOtherRegisters = 28;
+constexpr int kDecodeRowTileRegisters = 32;  // softmax and scores of 8 rows
+// 16 elements as f32, their codes, addresses and scales.
+constexpr int kStoreRegisters = 64;
+constexpr int kMergeOtherRegisters = 40;
+
+constexpr int RoundUp(int value, int unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+constexpr int RowPitch(int bytes) { return 16 * ((bytes + 15) / 16 | 1); }
+
+// Shared bytes of one key of one side.
+int SideBytes(const KvFormat& format, int head_dim) {
+  return RowPitch(format.CodeBytes(head_dim)) + format.RowScaleBytes() +
+         RoundUp(format.BlockScaleBytes(head_dim), 4);
+}
+
+// A decode query this wide stays in shared memory, not in registers.
+bool DecodeQueryInShared(const KernelSpec& spec) {
+  return spec.head_dim > kDecodeQueryRegistersHeadDim;
+}
+
+int KeyBytes(const KernelSpec& spec) {
+  return SideBytes(*spec.k_format, spec.head_dim) +
+         SideBytes(*spec.v_format, spec.v_head_dim);
+}
+
+}  // namespace
+
+int SharedBytes(const KernelSpec& spec, const Tile& tile) {
+  switch (spec.kernel) {
+    case KernelKind::kStore:
+    case KernelKind::kMerge:
+      return 0;
+    case KernelKind::kDecode: {
+      const int query =
+          DecodeQueryInShared(spec) ? tile.block_m * spec.head_dim * 2 : 0;
+      const int pipelines =
+          tile.warps * tile.stages * kDecodeKeysPerStep * KeyBytes(spec);
+      // Per row and warp: f32 partial output, then maximum, sum and padding.
+      const int exchange =
+          tile.warps * tile.block_m * (spec.v_head_dim * 4 + 16);
+      return std::max(query + pipelines, exchange);
+    }
+    case KernelKind::kExtend:
+      return tile.block_m * spec.head_dim * 2 +
+             tile.stages * tile.block_n * KeyBytes(spec);
+  }
+  return 0;
+}
+
+int RegistersPerThread(const KernelSpec& spec, const Tile& tile) {
+  switch (spec.kernel) {
+    case KernelKind::kStore:
+      return kStoreRegisters;
+    case KernelKind::kMerge:
+      return kMergeOtherRegisters + spec.v_head_dim / kWarpLanes;
+    case KernelKind::kDecode: {
+      // Two for each 16 x 8 operand of the query.
+      const int query =
+          DecodeQueryInShared(spec) ? 0 : tile.block_m / 8 * spec.head_dim / 8;
+      const int accumulators = tile.block_m * spec.v_head_dim / kWarpLanes;
+      return query + accumulators + kDecodeOtherRegisters +
+             tile.block_m / 8 * kDecodeRowTileRegisters;
+    }
+    case KernelKind::kExtend: {
+      const int warp_rows = ExtendWarpRows(spec, tile);
+      const int columns = spec.v_head_dim / ExtendDimSplit(spec.v_head_dim);
+      const int accumulators = warp_rows * columns / kWarpLanes;
+      const int scores = warp_rows * tile.block_n / kWarpLanes;
+      return accumulators + scores + kExtendOtherRegisters;
+    }
+  }
+  return 0;
+}
+
+int RegisterLimit(const Tile& tile, const GpuTarget& target) {
+  const int share = target.registers_per_sm / (tile.warps * kWarpLanes);
+  return std::min(kMaxRegisters, share / kRegisterUnit * kRegisterUnit);
+}
+
+int ExtendDimSplit(int v_head_dim) {
+  return (v_head_dim + kOutputColumnsPerWarp - 1) / kOutputColumnsPerWarp;
+}
+
+int ExtendWarpRows(const KernelSpec& spec, const Tile& tile) {
+  const int dim_split = ExtendDimSplit(spec.v_head_dim);
+  if (tile.warps % dim_split != 0) return 0;
+  const int row_warps = tile.warps / dim_split;
+  return tile.block_m % row_warps == 0 ? tile.block_m / row_warps : 0;
+}
+
+int StoreRowsPerWarp(const KernelSpec& spec) {
+  const int pieces = std::max(spec.head_dim, spec.v_head_dim) / 16;
+  int lanes = 1;
+  while (lanes < pieces) lanes *= 2;
+  return kWarpLanes / lanes;
+}
+
+}  // namespace kvforge

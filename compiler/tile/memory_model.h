@@ -1,0 +1,54 @@
+// The exact shared memory of a kernel, as a pure function: no GPU, no compiler.
+//
+// The templates compute the same number from their own layout and export it;
+// tests compare the two for every kernel, format, head_dim, tile and GPU.
+//
+//   row pitch   16 * (ceil(bytes / 16) | 1): an odd number of 16-byte units, so
+//               that eight rows of a matrix load touch all 32 banks once
+//   side        a key's codes at that pitch, its row scale (4 bytes a number)
+//               and its block scales rounded up to 4 bytes
+//   decode      max(Q + warps * stages * 16 * (K side + V side),
+//                   warps * block_m * (4 * v_head_dim + 16))
+//               Q = block_m * head_dim * 2 above head_dim 256, else 0, and the
+//               pipelines; then, in the same bytes, the partial outputs that
+//               the warps exchange
+//   extend      block_m * head_dim * 2 for Q
+//               + stages * block_n * (K side + V side)
+//   store, merge  none
+#ifndef KVFORGE_COMPILER_TILE_MEMORY_MODEL_H_
+#define KVFORGE_COMPILER_TILE_MEMORY_MODEL_H_
+
+#include "compiler/spec/kernel_spec.h"
+#include "compiler/target/target.h"
+#include "compiler/tile/tile.h"
+
+namespace kvforge {
+
+inline constexpr int kDecodeKeysPerStep = 16;  // keys of one stage of one warp
+
+// Dynamic shared bytes one block of `spec` with `tile` asks for. No kernel has
+// static shared memory.
+int SharedBytes(const KernelSpec& spec, const Tile& tile);
+
+// A bound on the 32-bit registers a thread of the kernel holds at once, counted
+// from its fragments: accumulators, scores, operands, addresses.
+int RegistersPerThread(const KernelSpec& spec, const Tile& tile);
+
+// Registers a thread may have: 255, or what one block's share of the register
+// file leaves, rounded down to the allocation unit of 8.
+int RegisterLimit(const Tile& tile, const GpuTarget& target);
+
+// Warps of an extend block that share their query rows and split the columns
+// of the output: one for each 256 of them.
+int ExtendDimSplit(int v_head_dim);
+
+// Query rows of one warp of an extend block; 0 if the warps do not divide.
+int ExtendWarpRows(const KernelSpec& spec, const Tile& tile);
+
+// Cache rows one warp of the store kernel writes at a time: each lane takes 16
+// elements, a row a power of two of lanes.
+int StoreRowsPerWarp(const KernelSpec& spec);
+
+}  // namespace kvforge
+
+#endif  // KVFORGE_COMPILER_TILE_MEMORY_MODEL_H_

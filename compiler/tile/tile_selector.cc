@@ -1,0 +1,125 @@
+#include "compiler/tile/tile_selector.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/tile/candidate_tiles.h"
+#include "compiler/tile/memory_model.h"
+#include "runtime/base/status_macros.h"
+
+namespace kvforge {
+namespace {
+
+constexpr int kMaxWarps = 16;
+constexpr int kMaxStages = 8;
+
+// Why `tile` does not fit `target`; empty if it does.
+std::string Misfit(const KernelSpec& spec, const Tile& tile,
+                   const GpuTarget& target) {
+  const int bytes = SharedBytes(spec, tile);
+  if (bytes > target.shared_bytes_opt_in) {
+    return absl::StrCat("needs ", bytes, " bytes of shared memory, ",
+                        target.name, " has ", target.shared_bytes_opt_in,
+                        " for a block");
+  }
+  const int registers = RegistersPerThread(spec, tile);
+  const int register_limit = RegisterLimit(tile, target);
+  if (registers > register_limit) {
+    return absl::StrCat("needs ", registers, " registers a thread, ",
+                        target.name, " has ", register_limit, " for ",
+                        tile.warps, " warps");
+  }
+  return "";
+}
+
+// What the template of the kernel accepts; empty if `tile` is of that shape.
+std::string ShapeRule(const KernelSpec& spec, const Tile& tile) {
+  switch (spec.kernel) {
+    case KernelKind::kStore: {
+      const int rows = StoreRowsPerWarp(spec);
+      if (tile.block_m == tile.warps * rows && tile.block_n == 0 &&
+          tile.stages == 1) {
+        return "";
+      }
+      return absl::StrCat("block_m = ", rows,
+                          " * warps, block_n = 0, stages = 1");
+    }
+    case KernelKind::kMerge:
+      if (tile.block_m == tile.warps && tile.block_n == 0 && tile.stages == 1) {
+        return "";
+      }
+      return "block_m = warps, block_n = 0, stages = 1";
+    case KernelKind::kDecode:
+      if ((tile.block_m == 8 || tile.block_m == 16) &&
+          tile.block_n == kDecodeKeysPerStep * tile.warps) {
+        return "";
+      }
+      return absl::StrCat("block_m = 8 or 16, block_n = ", kDecodeKeysPerStep,
+                          " * warps");
+    case KernelKind::kExtend: {
+      const int warp_rows = ExtendWarpRows(spec, tile);
+      if ((warp_rows == 16 || warp_rows == 32) && tile.block_n >= 16 &&
+          tile.block_n % 16 == 0) {
+        return "";
+      }
+      const int dim_split = ExtendDimSplit(spec.v_head_dim);
+      return absl::StrCat("block_m = 16 or 32 times warps / ", dim_split,
+                          ", block_n a multiple of 16");
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<TileCandidate> TileLadder(const KernelSpec& spec,
+                                      const GpuTarget& target) {
+  std::vector<TileCandidate> ladder;
+  for (const Tile& tile : CandidateTiles(spec, target)) {
+    ladder.push_back({tile, SharedBytes(spec, tile),
+                      RegistersPerThread(spec, tile),
+                      Misfit(spec, tile, target)});
+  }
+  return ladder;
+}
+
+absl::StatusOr<TileCandidate> SelectTile(const KernelSpec& spec,
+                                         const GpuTarget& target) {
+  const std::vector<TileCandidate> ladder = TileLadder(spec, target);
+  for (const TileCandidate& candidate : ladder) {
+    if (candidate.refused.empty()) return candidate;
+  }
+  const TileCandidate& smallest =
+      *std::min_element(ladder.begin(), ladder.end(),
+                        [](const TileCandidate& a, const TileCandidate& b) {
+                          return a.shared_bytes < b.shared_bytes;
+                        });
+  return absl::ResourceExhaustedError(absl::StrCat(
+      spec.Text(), " on ", target.name, ": no tile fits; the smallest, ",
+      smallest.tile.Text(), ", ", smallest.refused,
+      "; use a GPU with more shared memory, a smaller head_dim or a cache "
+      "format with fewer bytes a row"));
+}
+
+absl::Status CheckTile(const KernelSpec& spec, const Tile& tile,
+                       const GpuTarget& target) {
+  const bool counts_in_range = tile.warps >= 1 && tile.warps <= kMaxWarps &&
+                               tile.stages >= 1 && tile.stages <= kMaxStages;
+  const std::string rule =
+      counts_in_range ? ShapeRule(spec, tile)
+                      : absl::StrCat("1 to ", kMaxWarps, " warps, 1 to ",
+                                     kMaxStages, " stages");
+  if (!rule.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tile ", tile.Text(), " of ", spec.Text(),
+                     " is no shape of this kernel; supported: ", rule,
+                     "; take one of the tiles that `kvforge tile` lists"));
+  }
+  const std::string misfit = Misfit(spec, tile, target);
+  if (misfit.empty()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "tile ", tile.Text(), " of ", spec.Text(), " ", misfit,
+      "; take one of the tiles that `kvforge tile` lists as fitting"));
+}
+
+}  // namespace kvforge

@@ -1,0 +1,400 @@
+// The codecs of the device templates, run on the host target, against recorded
+// answers of another implementation and against the host's row codecs.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/formats/codec.h"
+#include "compiler/formats/row_codec.h"
+#include "kernels/jit_overlay.h"
+#include "runtime/base/knobs.h"
+#include "runtime/host/clang_compiler.h"
+#include "runtime/host/host_module.h"
+
+namespace kvforge {
+namespace {
+
+struct DeviceArgs {
+  const uint32_t* in;
+  uint32_t* out;
+  int n;
+};
+
+constexpr int kThreads = 32;
+
+// A kernel whose warp runs `body` for item i = 0 .. n - 1 of args.in, args.out.
+std::string KernelText(const std::string& includes, const std::string& body) {
+  return absl::StrCat(
+      "#include \"arch/select.cuh\"\n", includes,
+      "namespace kvforge { struct DeviceArgs { const u32* in; u32* out; int n; "
+      "}; }\n"
+      "extern \"C\" __constant__ int kvforge_block_threads = ",
+      kThreads,
+      ";\n"
+      "extern \"C\" __global__ void kvforge_kernel(\n"
+      "    const __grid_constant__ kvforge::DeviceArgs args) {\n"
+      "  using namespace kvforge;\n"
+      "  for (int i = arch::ThreadIndex(); i < args.n; i += ",
+      kThreads, ") {\n", body, "  }\n}\n");
+}
+
+std::string Include(const std::string& path) {
+  return absl::StrCat("#include \"", path, "\"\n");
+}
+
+std::vector<uint32_t> RunOnHost(const std::string& text,
+                                const std::vector<uint32_t>& in, int n,
+                                size_t out_words) {
+  HostSource source{"device_codec.cu", text, {}};
+  const auto& knobs = EnvironmentKnobs();
+  EXPECT_TRUE(knobs.ok()) << knobs.status();
+  const auto files = TemplateFiles(knobs->templates_dir);
+  EXPECT_TRUE(files.ok()) << files.status();
+  for (const TemplateFile& file : *files) {
+    source.files.push_back({file.path, file.text});
+  }
+  const auto object = CompileHostObject(source);
+  if (!object.ok()) {
+    ADD_FAILURE() << object.status();
+    return std::vector<uint32_t>(out_words);
+  }
+  const auto module = HostModule::Load(*object, kHostEntrySymbol);
+  EXPECT_TRUE(module.ok()) << module.status();
+  std::vector<uint32_t> out(out_words, 0xdeadbeef);
+  const DeviceArgs args{in.data(), out.data(), n};
+  HostLaunch launch;
+  launch.grid_blocks = 1;
+  launch.block_threads = kThreads;
+  launch.args = &args;
+  launch.seed = 7;
+  const auto run = (*module)->Run(launch);
+  EXPECT_TRUE(run.ok()) << run.status();
+  return out;
+}
+
+std::string GoldenPath(const std::string& name) {
+  return absl::StrCat(KVFORGE_TEST_DATA, "/golden/codec/", name);
+}
+
+struct Sample {
+  uint32_t bits;
+  int code;
+};
+
+// Both sides of every run boundary, two patterns deep.
+std::vector<Sample> BoundarySamples(const std::string& name) {
+  std::ifstream stream(GoldenPath(name));
+  std::vector<Sample> runs;
+  for (std::string line; std::getline(stream, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    std::istringstream fields(line);
+    Sample run;
+    fields >> std::hex >> run.bits >> run.code;
+    runs.push_back(run);
+  }
+  std::vector<Sample> samples;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const uint64_t end =
+        i + 1 < runs.size() ? runs[i + 1].bits : uint64_t{1} << 32;
+    for (uint64_t bits = runs[i].bits; bits < end && bits <= runs[i].bits + 2;
+         ++bits) {
+      samples.push_back({static_cast<uint32_t>(bits), runs[i].code});
+    }
+    for (uint64_t back = 1; back <= 2 && end >= runs[i].bits + back; ++back) {
+      samples.push_back({static_cast<uint32_t>(end - back), runs[i].code});
+    }
+  }
+  return samples;
+}
+
+// Every f16 and bf16 pattern as f32, with its e4m3 code.
+std::vector<Sample> All16BitSamples() {
+  std::ifstream stream(GoldenPath("encode16.bin"), std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(stream)), {});
+  std::vector<Sample> samples;
+  if (bytes.size() != 4 * 65536) return samples;
+  for (uint32_t code = 0; code < 65536; ++code) {
+    samples.push_back(
+        {std::bit_cast<uint32_t>(DecodeF16(static_cast<uint16_t>(code))),
+         static_cast<uint8_t>(bytes[code])});
+    samples.push_back({code << 16, static_cast<uint8_t>(bytes[65536 + code])});
+  }
+  return samples;
+}
+
+struct EncodeCase {
+  const char* name;  // device struct, and test name
+  const char* header;
+  const char* golden;
+  int code_bits;
+  bool from_16_bit;  // also every 16-bit pattern
+};
+
+class DeviceEncode : public ::testing::TestWithParam<EncodeCase> {};
+
+TEST_P(DeviceEncode, AgreesWithGolden) {
+  const EncodeCase& c = GetParam();
+  std::vector<Sample> samples = BoundarySamples(c.golden);
+  ASSERT_GT(samples.size(), 50u);
+  if (c.from_16_bit) {
+    const std::vector<Sample> more = All16BitSamples();
+    ASSERT_EQ(more.size(), 2u * 65536);
+    samples.insert(samples.end(), more.begin(), more.end());
+  }
+  if (samples.size() % 2 != 0) samples.push_back(samples.back());
+  std::vector<uint32_t> in;
+  for (const Sample& sample : samples) in.push_back(sample.bits);
+  const int pairs = static_cast<int>(in.size() / 2);
+  const std::string text = KernelText(
+      Include(c.header),
+      absl::StrCat(
+          "const float lo = "
+          "arch::FromBits(arch::LoadGlobal<u32>(args.in + 2 * i));\n"
+          "const float hi = "
+          "arch::FromBits(arch::LoadGlobal<u32>(args.in + 2 * i + 1));\n"
+          "arch::StoreGlobal(args.out + i, static_cast<u32>(formats::",
+          c.name, "::Pair(lo, hi)));\n"));
+  const std::vector<uint32_t> out = RunOnHost(text, in, pairs, pairs);
+  const uint32_t mask = (1u << c.code_bits) - 1;
+  int failures = 0;
+  for (int i = 0; i < pairs && failures < 5; ++i) {
+    const int codes[2] = {static_cast<int>(out[i] & mask),
+                          static_cast<int>(out[i] >> c.code_bits)};
+    for (int half = 0; half < 2; ++half) {
+      const Sample& sample = samples[2 * i + half];
+      if (codes[half] == sample.code) continue;
+      ++failures;
+      ADD_FAILURE() << c.name << ": f32 0x" << std::hex << sample.bits
+                    << " gave code 0x" << codes[half] << ", expected 0x"
+                    << sample.code;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, DeviceEncode,
+    ::testing::Values(EncodeCase{"E4m3EncodePlaced", "formats/e4m3.cuh",
+                                 "encode_f32_e4m3fn_satfinite.tsv", 8, true},
+                      EncodeCase{"E4m3EncodeHardware",
+                                 "formats/e4m3_hardware.cuh",
+                                 "encode_f32_e4m3fn_satfinite.tsv", 8, true},
+                      EncodeCase{"E2m1EncodePlaced", "formats/e2m1.cuh",
+                                 "encode_f32_e2m1.tsv", 4, false},
+                      EncodeCase{"E2m1EncodeHardware",
+                                 "formats/e2m1_hardware.cuh",
+                                 "encode_f32_e2m1.tsv", 4, false}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+struct DecodeCase {
+  const char* name;  // device function, and test name
+  const char* header;
+  int code_bits;
+  float (*decode)(uint8_t);
+  int repay_exponent;  // value = 2^repay_exponent * decoded
+  bool scale_pair;     // takes two codes, not four
+};
+
+class DeviceDecode : public ::testing::TestWithParam<DecodeCase> {};
+
+// Every code in every position; the host's decoders are exhaustively tested
+// against decode.tsv in codec_test.
+TEST_P(DeviceDecode, IsExactForEveryCode) {
+  const DecodeCase& c = GetParam();
+  const int codes = 1 << c.code_bits;
+  const int per_word = c.scale_pair ? 2 : 4;
+  const auto code_at = [&](int item, int position) {
+    return (item + 37 * position) % codes;
+  };
+  std::vector<uint32_t> in;
+  for (int item = 0; item < codes; ++item) {
+    uint32_t word = 0;
+    for (int position = 0; position < per_word; ++position) {
+      word |= static_cast<uint32_t>(code_at(item, position))
+              << (c.scale_pair ? 8 : c.code_bits) * position;
+    }
+    in.push_back(word);
+  }
+  const std::string load = "const u32 word = arch::LoadGlobal<u32>(args.in+i);";
+  const std::string body =
+      c.scale_pair
+          ? absl::StrCat(
+                load, "arch::StoreGlobal(args.out + 2 * i, formats::", c.name,
+                "(word & 0xff, word >> 8));\n"
+                "arch::StoreGlobal(args.out + 2 * i + 1, 0u);\n")
+          : absl::StrCat(
+                load, "u32 pairs[2]; formats::", c.name,
+                "(word, pairs);\n"
+                "arch::StoreGlobal(args.out + 2 * i, pairs[0]);\n"
+                "arch::StoreGlobal(args.out + 2 * i + 1, pairs[1]);\n");
+  const std::vector<uint32_t> out =
+      RunOnHost(KernelText(Include(c.header), body), in, codes, 2 * in.size());
+  for (int item = 0; item < codes; ++item) {
+    for (int position = 0; position < per_word; ++position) {
+      const auto half = static_cast<uint16_t>(out[2 * item + position / 2] >>
+                                              (16 * (position % 2)));
+      const float got = std::ldexp(DecodeF16(half), c.repay_exponent);
+      const auto code = static_cast<uint8_t>(code_at(item, position));
+      const float expected = c.decode(code);
+      if (std::isnan(expected)) {
+        EXPECT_TRUE(std::isnan(got)) << c.name << " of code " << int{code};
+      } else {
+        EXPECT_EQ(std::bit_cast<uint32_t>(got),
+                  std::bit_cast<uint32_t>(expected))
+            << c.name << " of code " << int{code} << " at " << position;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, DeviceDecode,
+    ::testing::Values(
+        DecodeCase{"E4m3ToF16Placed4", "formats/e4m3.cuh", 8, DecodeE4m3, 8,
+                   false},
+        DecodeCase{"E4m3ToF16Hardware4", "formats/e4m3_hardware.cuh", 8,
+                   DecodeE4m3, 0, false},
+        DecodeCase{"E4m3ScalePairPlaced", "formats/e4m3.cuh", 8, DecodeE4m3, 8,
+                   true},
+        DecodeCase{"E4m3ScalePairHardware", "formats/e4m3_hardware.cuh", 8,
+                   DecodeE4m3, 0, true},
+        DecodeCase{"E2m1ToF16Table4", "formats/e2m1.cuh", 4, DecodeE2m1, 0,
+                   false},
+        DecodeCase{"E2m1ToF16Hardware4", "formats/e2m1_hardware.cuh", 4,
+                   DecodeE2m1, 0, false}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+struct RowCase {
+  const char* format;
+  const char* quantizer;
+  const char* headers[3];
+};
+
+class DeviceRow : public ::testing::TestWithParam<RowCase> {};
+
+constexpr int kRowElements = 64;  // 4 lanes of 16
+constexpr int kRowOutWords = 4 * 10;
+
+// Rows that leave no room: ordinary ones over many magnitudes, zeros, -0.0, a
+// zero block, tiny blocks, NaN, infinities, the largest f32.
+std::vector<std::vector<float>> Rows() {
+  std::mt19937 random(20240607);
+  std::normal_distribution<float> normal;
+  std::vector<std::vector<float>> rows;
+  for (int i = 0; i < 4012; ++i) {
+    std::vector<float> row(kRowElements);
+    const float magnitude = std::ldexp(1.0f, i % 60 - 30);
+    for (float& x : row) x = normal(random) * magnitude;
+    if (i % 7 == 0) {
+      for (int j = 16; j < 32; ++j)
+        row[j] = i % 14 == 0 ? 0.0f : row[j] * 1e-6f;
+    }
+    rows.push_back(row);
+  }
+  const float nan = std::nanf("");
+  const float inf = INFINITY;
+  for (float special : {0.0f, -0.0f, nan, inf, -inf, 3.4028235e38f, 1e-12f,
+                        1e-38f, 1e-45f, 1.7499f}) {
+    rows.push_back(std::vector<float>(kRowElements, special));
+    rows.push_back(rows[3]);
+    rows.back()[17] = special;
+  }
+  return rows;
+}
+
+TEST_P(DeviceRow, MatchesTheHostCodec) {
+  const RowCase& c = GetParam();
+  const auto format = FindFormat(c.format);
+  ASSERT_TRUE(format.ok()) << format.status();
+  constexpr float kGiven = 0.0371f;
+  const std::vector<std::vector<float>> rows = Rows();
+  std::vector<uint32_t> in;
+  for (const auto& row : rows) {
+    for (float x : row) in.push_back(std::bit_cast<uint32_t>(x));
+  }
+  std::string includes;
+  for (const char* header : c.headers) {
+    if (header != nullptr) includes += Include(header);
+  }
+  // Lane i % 4 of row i / 4 writes its codes, the row scale, the block scale.
+  const std::string text = KernelText(
+      includes,
+      absl::StrCat(
+          "using Q = formats::", c.quantizer, ";\n",
+          "float x[16]; for (int j = 0; j < 16; ++j) x[j] = "
+          "arch::FromBits(arch::LoadGlobal<u32>(args.in + 16 * i + j));\n"
+          "u32 codes[Q::kCodeBits / 2]; float row_scale = 0; u32 block = 0;\n"
+          "Q::template Quantize<4>(x, ",
+          kGiven,
+          "f, codes, row_scale, block);\n"
+          "for (int j = 0; j < Q::kCodeBits / 2; ++j) "
+          "arch::StoreGlobal(args.out + 10 * i + j, codes[j]);\n"
+          "arch::StoreGlobal(args.out + 10 * i + 8, arch::Bits(row_scale));\n"
+          "arch::StoreGlobal(args.out + 10 * i + 9, block);\n"));
+  // Whole warps, so that every lane takes part in the row's reductions.
+  const int items = static_cast<int>(rows.size()) * 4;
+  ASSERT_EQ(items % kThreads, 0);
+  const std::vector<uint32_t> out =
+      RunOnHost(text, in, items, rows.size() * kRowOutWords);
+  const int words = (*format)->code_bits / 2;  // of one lane
+  int failures = 0;
+  for (size_t r = 0; r < rows.size() && failures < 5; ++r) {
+    const QuantizedRow expected = QuantizeRow(**format, rows[r], kGiven);
+    std::vector<uint8_t> codes, blocks;
+    const uint32_t* lanes = out.data() + r * kRowOutWords;
+    for (int lane = 0; lane < 4; ++lane) {
+      for (int byte = 0; byte < 4 * words; ++byte) {
+        codes.push_back(lanes[10 * lane + byte / 4] >> (8 * (byte % 4)));
+      }
+      if ((*format)->block != 0) blocks.push_back(lanes[10 * lane + 9]);
+    }
+    const bool scale_equal =
+        lanes[8] == std::bit_cast<uint32_t>(expected.row_scale) ||
+        (std::isnan(std::bit_cast<float>(lanes[8])) &&
+         std::isnan(expected.row_scale));
+    const bool equal =
+        codes == expected.codes && blocks == expected.block_scales;
+    if (equal && scale_equal) continue;
+    ++failures;
+    ADD_FAILURE() << c.quantizer << ": row " << r << " starting with "
+                  << rows[r][0] << ", " << rows[r][1] << " differs: scale "
+                  << std::bit_cast<float>(lanes[8]) << ", expected "
+                  << expected.row_scale;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, DeviceRow,
+    ::testing::Values(
+        RowCase{"e4m3_row",
+                "E4m3Row<formats::E4m3EncodePlaced>",
+                {"formats/e4m3_row.cuh"}},
+        RowCase{"e4m3_tensor",
+                "E4m3Tensor<formats::E4m3EncodePlaced>",
+                {"formats/e4m3_tensor.cuh"}},
+        RowCase{
+            "nvfp4_row",
+            "Nvfp4Row<formats::E4m3EncodePlaced, formats::E2m1EncodePlaced>",
+            {"formats/nvfp4_row.cuh"}},
+        RowCase{"nvfp4_row",
+                "Nvfp4Row<formats::E4m3EncodeHardware, "
+                "formats::E2m1EncodeHardware>",
+                {"formats/nvfp4_row.cuh", "formats/e4m3_hardware.cuh",
+                 "formats/e2m1_hardware.cuh"}},
+        RowCase{"bf16", "Bf16Row", {"formats/plain.cuh"}},
+        RowCase{"f16", "F16Row", {"formats/plain.cuh"}}),
+    [](const auto& info) {
+      return absl::StrCat("Row", info.index, "_", info.param.format);
+    });
+
+}  // namespace
+}  // namespace kvforge

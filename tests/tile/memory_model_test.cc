@@ -1,0 +1,146 @@
+// The memory model against sums worked out by hand from the layout.
+#include "compiler/tile/memory_model.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace kvforge {
+namespace {
+
+KernelSpec Spec(const char* text) {
+  const absl::StatusOr<KernelSpec> spec = ParseSpec(text);
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  return spec.ok() ? *spec : KernelSpec();
+}
+
+struct BytesCase {
+  const char* name;
+  const char* spec;
+  Tile tile;
+  int bytes;
+};
+
+class SharedBytesByHand : public ::testing::TestWithParam<BytesCase> {};
+
+TEST_P(SharedBytesByHand, AreThoseOfTheLayout) {
+  EXPECT_EQ(SharedBytes(Spec(GetParam().spec), GetParam().tile),
+            GetParam().bytes);
+}
+
+// Pitches: 256 bytes = 16 units, made odd: 17 * 16 = 272; 128 -> 9 * 16 = 144;
+// 64 -> 5 * 16 = 80; 1024 -> 65 * 16 = 1040; 512 -> 33 * 16 = 528; 80 -> 5 *
+// 16; 160 -> 11 * 16 = 176; 40 -> 3 * 16 = 48; 112 -> 7 * 16.
+INSTANTIATE_TEST_SUITE_P(
+    Tile, SharedBytesByHand,
+    ::testing::Values(
+        // stage 16 * 2 * (144 + 4) = 4736; 4 warps * 3 stages
+        BytesCase{"decode_e4m3_row",
+                  "decode/e4m3_row/d128/g4/page16/bf16",
+                  {8, 64, 3, 4},
+                  56832},
+        // one stage, 4 * 4736, is more than the exchange, 4 * 8 * (512 + 16)
+        BytesCase{"decode_one_stage",
+                  "decode/e4m3_row/d128/g4/page16/bf16",
+                  {8, 64, 1, 4},
+                  18944},
+        // 4 * 16 * (512 + 16) = 33792 > 18944
+        BytesCase{"decode_exchange_wins",
+                  "decode/e4m3_row/d128/g16/page16/bf16",
+                  {16, 64, 1, 4},
+                  33792},
+        // sides 80 + 4 + 8 = 92; 16 * 184 = 2944; 4 * 4
+        BytesCase{"decode_nvfp4_row",
+                  "decode/nvfp4_row/d128/g4/page16/bf16",
+                  {8, 64, 4, 4},
+                  47104},
+        // block scales of d80: 5 bytes, padded to 8: 48 + 4 + 8 = 60; 16 * 120
+        BytesCase{"decode_nvfp4_row_d80",
+                  "decode/nvfp4_row/d80/g4/page16/bf16",
+                  {8, 64, 4, 4},
+                  30720},
+        // K 272, V 80 + 4 + 8: 16 * 364 = 5824; 2 warps * 2 stages
+        // Q 8 * 512 * 2 = 8192, then 2 * 2 * 16 * (1040 + 1040)
+        BytesCase{"decode_query_in_shared",
+                  "decode/bf16/d512/g4/page16/bf16",
+                  {8, 32, 2, 2},
+                  141312},
+        BytesCase{"decode_mixed",
+                  "decode/bf16/d128/g1/page16/bf16/v=nvfp4_row",
+                  {8, 32, 2, 2},
+                  23296},
+        // Q 128 * 256 = 32768; stage 64 * 2 * 272 = 34816
+        BytesCase{"extend_bf16",
+                  "extend/bf16/d128/g4/page16/bf16",
+                  {128, 64, 2, 4},
+                  102400},
+        // Q 64 * 160 = 10240; stage 64 * 2 * 80 = 10240
+        BytesCase{"extend_e4m3_tensor_d80",
+                  "extend/e4m3_tensor/d80/g2/page16/f16",
+                  {64, 64, 1, 4},
+                  20480},
+        // Q 64 * 384; K pitch 192 -> 13 * 16 + 4 = 212; V 144 + 4; stage
+        // 64 * 360 = 23040; 24576 + 46080
+        BytesCase{"extend_dv",
+                  "extend/e4m3_row/d192/g4/page16/bf16/dv=128",
+                  {64, 64, 2, 4},
+                  70656},
+        // Q 32 * 1024; stage 32 * 2 * 1040 = 66560
+        BytesCase{"extend_d512",
+                  "extend/bf16/d512/g1/page16/bf16",
+                  {32, 32, 1, 4},
+                  99328},
+        // an f32 query is narrowed to 16 bit on its way into shared memory
+        BytesCase{"extend_f32_query",
+                  "extend/bf16/d128/g4/page16/f32",
+                  {128, 64, 2, 4},
+                  102400},
+        BytesCase{
+            "store", "store/nvfp4_row/d128/g1/page16/bf16", {16, 0, 1, 4}, 0},
+        BytesCase{"merge", "merge/d128/bf16", {4, 0, 1, 4}, 0}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Registers, CountFragments) {
+  // 32 rows x 128 columns / 32 lanes + 32 x 64 / 32 + 56
+  EXPECT_EQ(RegistersPerThread(Spec("extend/bf16/d128/g4/page16/bf16"),
+                               {128, 64, 2, 4}),
+            128 + 64 + 56);
+  // 4 warps in 2 x 2: 16 rows, 256 of 512 columns each
+  EXPECT_EQ(RegistersPerThread(Spec("extend/e4m3_row/d512/g4/page16/bf16"),
+                               {32, 64, 2, 4}),
+            128 + 32 + 56);
+  // q: 16 k-steps of 16 for 8 columns, 2 registers each; out: 16 tiles of 16 x
+  // 8
+  EXPECT_EQ(RegistersPerThread(Spec("decode/e4m3_row/d256/g4/page16/bf16"),
+                               {8, 64, 3, 4}),
+            32 + 64 + 60);
+}
+
+TEST(Registers, LimitIsTheShareOfTheFile) {
+  const GpuTarget& target = **FindTarget("sm_80");
+  EXPECT_EQ(RegisterLimit({128, 64, 2, 4}, target), 255);
+  EXPECT_EQ(RegisterLimit({128, 64, 2, 8}, target), 255);   // 65536 / 256 = 256
+  EXPECT_EQ(RegisterLimit({128, 64, 2, 12}, target), 168);  // 170 rounded down
+  EXPECT_EQ(RegisterLimit({256, 64, 2, 16}, target), 128);
+}
+
+TEST(Warps, ExtendSplitsWideOutputs) {
+  EXPECT_EQ(ExtendDimSplit(64), 1);
+  EXPECT_EQ(ExtendDimSplit(256), 1);
+  EXPECT_EQ(ExtendDimSplit(512), 2);
+  const KernelSpec wide = Spec("extend/bf16/d512/g1/page16/bf16");
+  EXPECT_EQ(ExtendWarpRows(wide, {32, 64, 1, 4}), 16);
+  EXPECT_EQ(ExtendWarpRows(wide, {32, 64, 1, 3}), 0);
+}
+
+TEST(Warps, StoreRowsTakeAPowerOfTwoOfLanes) {
+  // 16 elements a lane: 4, 5 -> 8, 8, 12 -> 16, 32 lanes.
+  EXPECT_EQ(StoreRowsPerWarp(Spec("store/bf16/d64/g1/page16/bf16")), 8);
+  EXPECT_EQ(StoreRowsPerWarp(Spec("store/bf16/d80/g1/page16/bf16")), 4);
+  EXPECT_EQ(StoreRowsPerWarp(Spec("store/bf16/d128/g1/page16/bf16")), 4);
+  EXPECT_EQ(StoreRowsPerWarp(Spec("store/bf16/d64/g1/page16/bf16/dv=192")), 2);
+  EXPECT_EQ(StoreRowsPerWarp(Spec("store/bf16/d512/g1/page16/bf16")), 1);
+}
+
+}  // namespace
+}  // namespace kvforge

@@ -1,0 +1,316 @@
+#include "compiler/tile/tile_selector.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/tile/memory_model.h"
+
+namespace kvforge {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kHeadDims[] = {64,  80,  96,  112, 128, 144, 160,
+                             176, 192, 208, 224, 240, 256, 512};
+
+const GpuTarget& Gpu(const char* name) { return **FindTarget(name); }
+
+// The ten served GPUs and one with 64 KiB.
+std::vector<GpuTarget> Targets() {
+  std::vector<GpuTarget> targets;
+  for (const GpuTarget& target : kTargets) {
+    if (target.served) targets.push_back(target);
+  }
+  GpuTarget small = Gpu("sm_86");
+  small.name = "64 KiB";
+  small.shared_bytes_opt_in = 64 * kKiB;
+  small.shared_bytes_per_sm = 65 * kKiB;
+  targets.push_back(small);
+  return targets;
+}
+
+KernelSpec Spec(absl::string_view text) {
+  const absl::StatusOr<KernelSpec> spec = ParseSpec(text);
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  return spec.ok() ? *spec : KernelSpec();
+}
+
+KernelSpec Extend(const KvFormat& k, const KvFormat& v, int head_dim,
+                  int v_head_dim) {
+  KernelSpec spec;
+  spec.kernel = KernelKind::kExtend;
+  spec.k_format = &k;
+  spec.v_format = &v;
+  spec.head_dim = head_dim;
+  spec.v_head_dim = v_head_dim;
+  spec.page_size = 16;
+  return spec;
+}
+
+// block_m * block_n that the requirements ask for; 0 = their ladder refuses.
+int RequiredArea(const KernelSpec& spec, int limit) {
+  const int d = std::max(spec.head_dim, spec.v_head_dim);
+  const auto fits = [&](int m, int n) {
+    const double k_bytes = spec.k_format->code_bits / 8.0;
+    const double v_bytes = spec.v_format->code_bits / 8.0;
+    return (2 * m + n * k_bytes + n * v_bytes) * d <= 0.8 * limit;
+  };
+  if (d <= 256) {
+    if (fits(128, 64)) return 128 * 64;
+    if (fits(64, 64)) return 64 * 64;
+    if (fits(64, 32)) return 64 * 32;
+  }
+  if (fits(32, 64)) return 32 * 64;
+  if (d <= 384 && fits(32, 32)) return 32 * 32;
+  return fits(16, 16) ? 16 * 16 : 0;
+}
+
+TEST(ExtendTile, EachFormatHeadDimAndGpuReachesTheLadder) {
+  int checked = 0;
+  for (const GpuTarget& target : Targets()) {
+    for (const KvFormat& k : kFormats) {
+      for (const KvFormat& v : kFormats) {
+        for (int head_dim : kHeadDims) {
+          for (int v_head_dim : {head_dim, 64, 128, 512}) {
+            const KernelSpec spec = Extend(k, v, head_dim, v_head_dim);
+            const int area = RequiredArea(spec, target.shared_bytes_opt_in);
+            const absl::StatusOr<TileCandidate> chosen =
+                SelectTile(spec, target);
+            ASSERT_TRUE(chosen.ok()) << target.name << chosen.status();
+            const Tile& tile = chosen->tile;
+            EXPECT_GE(tile.block_m * tile.block_n, area)
+                << spec.Text() << " " << target.name << " " << tile.Text();
+            EXPECT_TRUE(CheckTile(spec, tile, target).ok())
+                << CheckTile(spec, tile, target);
+            ++checked;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(checked, 11 * 144 * 14 * 4);
+}
+
+TEST(ExtendTile, TwoStagesWinOverOne) {
+  for (const GpuTarget& target : Targets()) {
+    for (const KvFormat& format : kFormats) {
+      for (int head_dim : kHeadDims) {
+        const KernelSpec spec = Extend(format, format, head_dim, head_dim);
+        const absl::StatusOr<TileCandidate> chosen = SelectTile(spec, target);
+        ASSERT_TRUE(chosen.ok()) << chosen.status();
+        if (chosen->tile.stages == 2) continue;
+        const int area = RequiredArea(spec, target.shared_bytes_opt_in);
+        for (const TileCandidate& other : TileLadder(spec, target)) {
+          if (other.tile.stages == 2 &&
+              other.tile.block_m >= std::min(chosen->tile.block_m, 64) &&
+              other.tile.block_m * other.tile.block_n >= area) {
+            EXPECT_FALSE(other.refused.empty())
+                << spec.Text() << " " << target.name << " " << other.tile.Text()
+                << " beats " << chosen->tile.Text();
+          }
+        }
+      }
+    }
+  }
+}
+
+struct Choice {
+  const char* spec;
+  const char* gpu;
+  const char* tile;
+};
+
+class Chosen : public ::testing::TestWithParam<Choice> {};
+
+TEST_P(Chosen, IsTheFastestThatFits) {
+  const absl::StatusOr<TileCandidate> chosen =
+      SelectTile(Spec(GetParam().spec), Gpu(GetParam().gpu));
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_EQ(chosen->tile.Text(), GetParam().tile) << GetParam().spec;
+  EXPECT_EQ(chosen->shared_bytes,
+            SharedBytes(Spec(GetParam().spec), chosen->tile));
+  EXPECT_TRUE(chosen->refused.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Extend, Chosen,
+    ::testing::Values(
+        Choice{"extend/e4m3_row/d128/g4/page16/bf16", "sm_80", "128x64/2/4"},
+        // 2 stages of 34816 and Q's 32768 pass 101376
+        Choice{"extend/bf16/d128/g4/page16/bf16", "sm_86", "128x64/1/4"},
+        Choice{"extend/bf16/d128/g4/page16/bf16", "sm_90", "128x64/2/4"},
+        // Q 65536 + 35328 = 100864 of 101376; 64x64 with 2 stages takes 103424
+        Choice{"extend/e4m3_row/d256/g4/page16/bf16", "sm_89", "128x64/1/8"},
+        Choice{"extend/bf16/d256/g4/page16/bf16", "sm_86", "64x32/2/4"},
+        Choice{"extend/bf16/d256/g4/page16/bf16", "sm_90", "128x64/2/8"},
+        Choice{"extend/e4m3_row/d512/g4/page16/bf16", "sm_86", "32x32/2/4"},
+        Choice{"extend/e4m3_row/d512/g4/page16/bf16", "sm_90", "32x64/2/4"},
+        Choice{"extend/bf16/d512/g4/page16/bf16", "sm_120", "32x16/2/4"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Decode, Chosen,
+    ::testing::Values(
+        // 4 stages 75776: two blocks need 153600 of 233472
+        Choice{"decode/e4m3_row/d128/g4/page16/bf16", "sm_90", "8x64/4/4"},
+        // two blocks in 102400: 2 stages 37888 + 1024
+        Choice{"decode/e4m3_row/d128/g4/page16/bf16", "sm_86", "8x64/2/4"},
+        Choice{"decode/e4m3_row/d128/g8/page16/bf16", "sm_90", "8x64/4/4"},
+        Choice{"decode/e4m3_row/d128/g9/page16/bf16", "sm_90", "16x64/4/4"},
+        Choice{"decode/e4m3_row/d128/g4/page16/bf16/q_max=4", "sm_90",
+               "16x64/4/4"},
+        // one stage of 4 warps takes 67584: 2 stages leave one block
+        Choice{"decode/bf16/d256/g4/page16/bf16", "sm_90", "8x64/3/4"},
+        // 16 rows of 512 columns take 384 registers; 4 warps with 2 stages
+        // 266240 bytes, 2 warps 133120
+        Choice{"decode/bf16/d512/g16/page16/bf16", "sm_80", "8x32/2/2"},
+        Choice{"decode/bf16/d512/g16/page16/bf16", "sm_86", "8x16/3/1"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Others, Chosen,
+    ::testing::Values(
+        Choice{"store/e4m3_row/d128/g1/page16/bf16", "sm_80", "16x0/1/4"},
+        Choice{"store/e4m3_row/d64/g1/page16/bf16", "sm_80", "32x0/1/4"},
+        Choice{"store/e4m3_row/d80/g1/page16/bf16", "sm_80", "16x0/1/4"},
+        Choice{"store/e4m3_row/d512/g1/page16/bf16", "sm_80", "4x0/1/4"},
+        Choice{"merge/d256/bf16", "sm_80", "4x0/1/4"}));
+
+TEST(DecodeTile, EachFormatHeadDimAndGpuHasOneWithTwoStages) {
+  for (const GpuTarget& target : Targets()) {
+    for (const KvFormat& format : kFormats) {
+      for (int head_dim : kHeadDims) {
+        for (int group : {1, 8, 9, 128}) {
+          KernelSpec spec = Extend(format, format, head_dim, head_dim);
+          spec.kernel = KernelKind::kDecode;
+          spec.group = group;
+          const absl::StatusOr<TileCandidate> chosen = SelectTile(spec, target);
+          ASSERT_TRUE(chosen.ok()) << target.name << chosen.status();
+          EXPECT_TRUE(CheckTile(spec, chosen->tile, target).ok());
+          EXPECT_GE(chosen->tile.stages, 1);
+          // 16-bit rows of 512 in 64 KiB: one stage of one warp is 33280.
+          const bool tight = head_dim == 512 && format.code_bits == 16 &&
+                             target.shared_bytes_opt_in == 64 * kKiB;
+          EXPECT_EQ(chosen->tile.stages == 1, tight)
+              << spec.Text() << " " << target.name << " "
+              << chosen->tile.Text();
+          // 16 rows of 512 columns take more registers than there are.
+          EXPECT_EQ(chosen->tile.block_m, group > 8 && head_dim <= 256 ? 16 : 8)
+              << spec.Text() << " " << target.name;
+        }
+      }
+    }
+  }
+}
+
+TEST(TileLadder, EachRefusalHasItsNumbers) {
+  const std::vector<TileCandidate> ladder =
+      TileLadder(Spec("extend/bf16/d128/g4/page16/bf16"), Gpu("sm_86"));
+  ASSERT_FALSE(ladder.empty());
+  EXPECT_EQ(ladder[0].tile.Text(), "128x64/2/4");
+  EXPECT_EQ(ladder[0].refused,
+            "needs 102400 bytes of shared memory, sm_86 has 101376 for a "
+            "block");
+}
+
+TEST(TileLadder, RegistersRefuseToo) {
+  GpuTarget half = Gpu("sm_90");
+  half.registers_per_sm = 32768;
+  const std::vector<TileCandidate> ladder =
+      TileLadder(Spec("extend/bf16/d128/g4/page16/bf16"), half);
+  // 8 warps of 16 rows: 64 + 32 + 56 = 152 registers, 32768 / 256 = 128.
+  const auto found = std::find_if(
+      ladder.begin(), ladder.end(),
+      [](const TileCandidate& c) { return c.tile.Text() == "128x64/2/8"; });
+  ASSERT_NE(found, ladder.end());
+  EXPECT_EQ(found->refused,
+            "needs 152 registers a thread, sm_90 has 128 for 8 warps");
+}
+
+TEST(SelectTile, NothingFitsNamesTheSmallestTile) {
+  GpuTarget tiny = Gpu("sm_86");
+  tiny.shared_bytes_opt_in = 40000;
+  // 16x16/1: Q 16 * 1024 + 16 * 2 * 1040 = 49664.
+  const absl::Status status =
+      SelectTile(Spec("extend/bf16/d512/g4/page16/bf16"), tiny).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(std::string(status.message()),
+            "extend/bf16/d512/g4/page16/bf16 on sm_86: no tile fits; the "
+            "smallest, 16x16/1/2, needs 49664 bytes of shared memory, sm_86 "
+            "has 40000 for a block; use a GPU with more shared memory, a "
+            "smaller head_dim or a cache format with fewer bytes a row");
+}
+
+TEST(CheckTile, ShapesTheKernelDoesNotHave) {
+  struct Case {
+    const char* spec;
+    Tile tile;
+    const char* rule;
+  };
+  for (const Case& c : {
+           Case{"decode/bf16/d64/g1/page1/bf16",
+                {12, 64, 2, 4},
+                "block_m = 8 or 16, block_n = 16 * warps"},
+           Case{"decode/bf16/d64/g1/page1/bf16",
+                {8, 32, 2, 4},
+                "block_n = 16 * warps"},
+           Case{"decode/bf16/d64/g1/page1/bf16", {8, 0, 2, 0}, "1 to 16 warps"},
+           Case{"extend/bf16/d64/g1/page1/bf16",
+                {128, 64, 0, 4},
+                "1 to 8 stages"},
+           Case{"extend/bf16/d64/g1/page1/bf16",
+                {128, 40, 2, 4},
+                "block_n a multiple of 16"},
+           Case{"extend/bf16/d64/g1/page1/bf16",
+                {48, 64, 2, 4},
+                "block_m = 16 or 32 times warps / 1"},
+           Case{"extend/bf16/d512/g1/page1/bf16",
+                {16, 16, 1, 1},
+                "block_m = 16 or 32 times warps / 2"},
+           Case{"store/bf16/d64/g1/page1/bf16",
+                {16, 0, 1, 4},
+                "block_m = 8 * warps"},
+           Case{"merge/d64/bf16", {8, 0, 1, 4}, "block_m = warps"},
+       }) {
+    const absl::Status status = CheckTile(Spec(c.spec), c.tile, Gpu("sm_90"));
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(c.rule));
+  }
+}
+
+TEST(CheckTile, TilesThatDoNotFit) {
+  const absl::Status status = CheckTile(Spec("extend/bf16/d256/g1/page1/bf16"),
+                                        {128, 64, 2, 8}, Gpu("sm_86"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("needs 200704 bytes of shared memory, sm_86 has "
+                        "101376 for a block"));
+}
+
+TEST(TileText, RoundTrips) {
+  for (const Tile& tile :
+       {Tile{128, 64, 2, 8}, Tile{16, 0, 1, 4}, Tile{8, 64, 3, 4}}) {
+    const absl::StatusOr<Tile> parsed = ParseTile(tile.Text());
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(*parsed, tile);
+  }
+  EXPECT_EQ((Tile{128, 64, 2, 8}).Text(), "128x64/2/8");
+}
+
+TEST(TileText, OtherTextIsRefused) {
+  for (const char* text :
+       {"", "128x64", "128x64/2", "128x64/2/8/1", "x64/2/8", "128x/2/8",
+        "0x64/2/8", "128x64/0/8", "128x64/2/0", "-8x64/2/8", "128x64/2/8 ",
+        "128X64/2/8", "99999999999x64/2/8", "8192x64/2/8"}) {
+    const absl::Status status = ParseTile(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("such as 128x64/2/8"));
+  }
+}
+
+}  // namespace
+}  // namespace kvforge
