@@ -1,0 +1,94 @@
+// What one fiber of the host target sees of its launch, and the functions its
+// code calls: the contract between arch/host.cuh and runtime/host. Plain types
+// only; both sides include it.
+//
+// A fiber runs on a stack of kHostStackBytes, aligned to its size, so that
+// device code finds its HostThread from its own frame address, without
+// thread-local storage. Neighbouring stacks start at different offsets: frames
+// that were equal modulo the stack size would fight for the same cache sets.
+#ifndef KVFORGE_TEMPLATES_ARCH_HOST_THREAD_H_
+#define KVFORGE_TEMPLATES_ARCH_HOST_THREAD_H_
+
+namespace kvforge {
+
+inline constexpr unsigned long kHostStackBytes = 512 * 1024;
+inline constexpr unsigned long kHostThreadBytes = 128;
+inline constexpr unsigned long kHostStackColors = 128;
+inline constexpr unsigned long kHostColorBytes = 17 * 64;  // odd cache lines
+
+// Address of the first byte of the arena; 0 is no shared address.
+inline constexpr unsigned kHostSharedBase = 1024;
+
+struct HostThread {
+  unsigned char* shared;       // the block's arena
+  unsigned shared_bytes;       // size of the arena
+  unsigned shared_high_water;  // one past the highest arena byte accessed
+  int thread_index;
+  int block_threads;
+  long long block_index;
+  long long block_count;
+};
+
+static_assert(sizeof(HostThread) <= kHostThreadBytes);
+
+// Address of the HostThread of the fiber whose stack holds `address`. The
+// stack grows down from there.
+constexpr unsigned long HostThreadAddress(unsigned long address) {
+  const unsigned long stack = address / kHostStackBytes;
+  return (stack + 1) * kHostStackBytes - kHostThreadBytes -
+         stack % kHostStackColors * kHostColorBytes;
+}
+
+// Operations that all 32 lanes of a warp take part in. `operands` of
+// kvforge_host_collective, 32-bit words of the calling lane:
+//   kWarpSync                   none
+//   kShuffleXor, kShuffleFrom   [0] value, then result; [1] mask or lane
+//   kWarpAny, kWarpAll          [0] 0 or 1, then result
+//   kMmaF16, kMmaBf16           [0..3] d (f32), then result; [4..7] a; [8..9] b
+//   kLdMatrix4, kLdMatrix4Trans [0] row address; then [0..3] result
+//   kMoveMatrix                 [0] fragment, then result
+enum HostCollective : int {
+  kWarpSync,
+  kShuffleXor,
+  kShuffleFrom,
+  kWarpAny,
+  kWarpAll,
+  kMmaF16,
+  kMmaBf16,
+  kLdMatrix4,
+  kLdMatrix4Trans,
+  kMoveMatrix,
+};
+
+// Accesses that device code checks itself and reports when they are wrong.
+enum HostAccess : int {
+  kLoadGlobal,
+  kStoreGlobal,
+  kLoadShared,
+  kStoreShared,
+};
+
+}  // namespace kvforge
+
+extern "C" {
+
+void kvforge_host_block_sync(kvforge::HostThread* thread);
+void kvforge_host_collective(kvforge::HostThread* thread,
+                             kvforge::HostCollective op, unsigned* operands);
+
+// `bytes` is 4, 8 or 16. The destination reads 0xFF until the copy lands, in
+// the wait that covers its group; the source is read at that moment.
+void kvforge_host_cp_async(kvforge::HostThread* thread, unsigned shared,
+                           const void* global, int bytes, bool valid);
+void kvforge_host_cp_async_commit(kvforge::HostThread* thread);
+void kvforge_host_cp_async_wait(kvforge::HostThread* thread, int pending);
+
+// Ends the launch with an error that says what is wrong with the access.
+[[noreturn]] void kvforge_host_bad_access(kvforge::HostThread* thread,
+                                          kvforge::HostAccess access,
+                                          unsigned long long address,
+                                          int bytes);
+
+}  // extern "C"
+
+#endif  // KVFORGE_TEMPLATES_ARCH_HOST_THREAD_H_

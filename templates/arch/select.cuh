@@ -1,0 +1,16 @@
+// The arch functions of the machine this text is compiled for. The same text
+// goes to NVRTC and to Clang; only this file tells them apart.
+#ifndef KVFORGE_TEMPLATES_ARCH_SELECT_CUH_
+#define KVFORGE_TEMPLATES_ARCH_SELECT_CUH_
+
+#if defined(KVFORGE_HOST)
+#include "arch/host.cuh"
+#elif __CUDA_ARCH__ >= 1000
+#include "arch/sm100.cuh"
+#elif __CUDA_ARCH__ >= 890
+#include "arch/sm89.cuh"
+#else
+#include "arch/sm80.cuh"
+#endif
+
+#endif  // KVFORGE_TEMPLATES_ARCH_SELECT_CUH_

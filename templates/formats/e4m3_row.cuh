@@ -1,0 +1,36 @@
+// e4m3_row: e4m3fn codes with one f32 scale per (token, kv head).
+//
+//   one row: head_dim codes; sidecar: scale = max(amax, 1e-10) / 448
+//   code = e4m3(x / scale), true division; value = code * scale
+//
+// A row with a NaN has scale NaN and codes 0x7F; a row with an infinity takes
+// its scale from the largest f32, the infinity saturates.
+#ifndef KVFORGE_TEMPLATES_FORMATS_E4M3_ROW_CUH_
+#define KVFORGE_TEMPLATES_FORMATS_E4M3_ROW_CUH_
+
+#include "formats/e4m3.cuh"
+#include "formats/row_scale.cuh"
+
+namespace kvforge::formats {
+
+template <class Encode>
+struct E4m3Row {
+  using Element = void;
+  static constexpr int kCodeBits = 8;
+  static constexpr bool kRowScale = true;
+  static constexpr int kBlock = 0;
+  template <int kLanes>
+  static __device__ __forceinline__ void Quantize(const float (&x)[16], float,
+                                                  u32 (&codes)[4],
+                                                  float& row_scale, u32&) {
+    row_scale = AtLeastMinAmax(RowAmax<kLanes>(LaneAmax(x))) / 448.0f;
+    float quotient[16];
+#pragma unroll
+    for (int i = 0; i < 16; ++i) quotient[i] = x[i] / row_scale;
+    E4m3Encode16<Encode>(quotient, codes);
+  }
+};
+
+}  // namespace kvforge::formats
+
+#endif  // KVFORGE_TEMPLATES_FORMATS_E4M3_ROW_CUH_

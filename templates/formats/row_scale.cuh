@@ -1,0 +1,37 @@
+// The maximum and scale of a row that several lanes hold.
+#ifndef KVFORGE_TEMPLATES_FORMATS_ROW_SCALE_CUH_
+#define KVFORGE_TEMPLATES_FORMATS_ROW_SCALE_CUH_
+
+#include "arch/select.cuh"
+
+namespace kvforge::formats {
+
+inline constexpr float kMaxF32 = 3.402823466e+38f;
+inline constexpr float kMinAmax = 1e-10f;
+
+// max |x| of a lane's 16 values; NaN if one of them is.
+__device__ __forceinline__ float LaneAmax(const float (&x)[16]) {
+  float amax = 0;
+#pragma unroll
+  for (int i = 0; i < 16; ++i) amax = arch::MaxNan(amax, arch::Abs(x[i]));
+  return amax;
+}
+
+// max over the kLanes lanes of a row, at most kMaxF32; NaN stays NaN.
+template <int kLanes>
+__device__ __forceinline__ float RowAmax(float amax) {
+#pragma unroll
+  for (int mask = 1; mask < kLanes; mask *= 2) {
+    amax = arch::MaxNan(amax, arch::ShuffleXor(amax, mask));
+  }
+  return amax > kMaxF32 ? kMaxF32 : amax;
+}
+
+// max(amax, 1e-10); NaN stays NaN.
+__device__ __forceinline__ float AtLeastMinAmax(float amax) {
+  return amax < kMinAmax ? kMinAmax : amax;
+}
+
+}  // namespace kvforge::formats
+
+#endif  // KVFORGE_TEMPLATES_FORMATS_ROW_SCALE_CUH_

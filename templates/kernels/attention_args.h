@@ -1,0 +1,40 @@
+// Arguments of the decode and extend kernels. Strides are bytes unless said.
+#ifndef KVFORGE_TEMPLATES_KERNELS_ATTENTION_ARGS_H_
+#define KVFORGE_TEMPLATES_KERNELS_ATTENTION_ARGS_H_
+
+#include "kernels/cache_view.h"
+
+namespace kvforge {
+
+struct AttentionArgs {
+  const unsigned char* q;  // [total_q, q heads, head_dim]
+  long long q_token_stride;
+  long long q_head_stride;
+  unsigned char* out;      // [total_q, q heads, v_head_dim]; unused if splits > 1
+  long long out_token_stride;
+  long long out_head_stride;
+  float* lse;              // [total_q, q heads], natural log; may be null
+  long long lse_token_stride;  // elements; heads are adjacent
+
+  const int* q_indptr;     // [batch + 1]
+  const int* kv_lens;      // [batch]
+  const int* page_table;   // [batch, >= ceil(kv_len / page size)]
+  long long page_table_stride;  // elements
+  CacheView k;
+  CacheView v;
+  const float* sinks;      // [q heads]; read if the spec has sinks
+  float sm_scale;
+  int batch;
+  int num_kv_heads;
+  int total_q;             // rows of q: bounds q_indptr[batch]
+
+  // decode only. With splits > 1 split s of a row writes its f32 partial to
+  // partial_out[s, token, head, :] and its LSE to partial_lse[s, token, head].
+  int splits;
+  float* partial_out;      // [splits, total_q, q heads, v_head_dim]
+  float* partial_lse;      // [splits, total_q, q heads]
+};
+
+}  // namespace kvforge
+
+#endif  // KVFORGE_TEMPLATES_KERNELS_ATTENTION_ARGS_H_

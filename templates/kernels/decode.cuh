@@ -1,0 +1,507 @@
+// decode: dequant-on-dot attention of 1 to 16 query tokens a sequence over a
+// paged cache, split over the KV length.
+//
+//   grid   ((batch * num_kv_heads + kv_head) * row_tiles + row_tile) * splits
+//          + split, row_tiles = ceil(q_max * kGroup / kBlockM)
+//   block  kBlockM query rows of one sequence and kv head; each warp takes
+//   every
+//          kWarps-th group of 16 keys of the split through its own pipeline of
+//          kStages asynchronous copies and needs no other warp until the end
+//
+// Per group: S^T (16 keys x 8 rows) = K Q^T and O^T (channels x 8 rows) +=
+// V^T P^T, keys and channels on M, so that up to 8 query rows cost no padding.
+// P^T goes from accumulator to operand by an 8x8 transpose in registers.
+//
+// Shared memory: q where head_dim is above 256, and the pipelines; afterwards
+// the warps' partial results, merged into one row each. With splits > 1 the row
+// goes to partial_out / partial_lse, and the sink joins in split 0 only.
+#include "ops/attention_row.cuh"
+#include "ops/fragments.cuh"
+#include "ops/key_tile.cuh"
+#include "ops/query_row.cuh"
+#include "ops/softmax.cuh"
+#include "ops/visible_keys.cuh"
+
+namespace kvforge::kernels {
+
+using spec::KSide;
+using spec::VSide;
+
+struct DecodeShape {
+  using KGroup = ops::KeyGroup<KSide, spec::kHeadDim>;
+  using VGroup = ops::KeyGroup<VSide, spec::kValueDim>;
+  using KOrder = ops::ChannelOrder<KSide::kCodeBits, spec::kHeadDim>;
+  using VOrder = ops::ValueOrder<VSide::kCodeBits, spec::kValueDim>;
+
+  static constexpr int kThreads = spec::kWarps * 32;
+  static constexpr int kRowTiles = spec::kBlockM / 8;  // N tiles of 8 rows
+  static constexpr int kMTiles = spec::kValueDim / 16;
+  // Partial sums of S; a head_dim of 512 leaves registers for one.
+  static constexpr int kSums = KOrder::kSteps < 32 ? 2 : 1;
+
+  // q as B operands in fragment order, where registers cannot hold it.
+  static constexpr bool kQueryInShared = spec::kHeadDim > 256;
+  static constexpr int kQueryBytes =
+      kQueryInShared ? spec::kBlockM * spec::kHeadDim * 2 : 0;
+
+  static constexpr int kStageBytes = KGroup::kBytes + VGroup::kBytes;
+  static constexpr int kWarpBytes = spec::kStages * kStageBytes;
+  static constexpr int kPipelineBytes = spec::kWarps * kWarpBytes;
+  // One partial row: kValueDim f32, then max2, ref2, sum and a pad.
+  static constexpr int kPartialRowBytes = spec::kValueDim * 4 + 16;
+  static constexpr int kExchangeBytes =
+      spec::kWarps * spec::kBlockM * kPartialRowBytes;
+  static constexpr int kSharedBytes =
+      kQueryBytes + kPipelineBytes > kExchangeBytes
+          ? kQueryBytes + kPipelineBytes
+          : kExchangeBytes;
+
+  static_assert(spec::kBlockN == 16 * spec::kWarps);
+  static_assert(spec::kBlockM % 8 == 0);
+};
+
+// One warp's query rows: this thread holds rows 2t and 2t + 1 of each tile
+// of 8.
+struct DecodeState {
+  using Shape = DecodeShape;
+  u32 q[Shape::kRowTiles][Shape::kQueryInShared ? 1 : Shape::KOrder::kSteps][2];
+  float uniform[Shape::kRowTiles][2];
+  ops::KeyRange visible[Shape::kRowTiles][2];
+  ops::SoftmaxRow softmax[Shape::kRowTiles][2];
+  float out[Shape::kRowTiles][Shape::kMTiles][4];
+};
+
+// Shared address of the B operand of (8 rows, step) for this lane.
+__device__ __forceinline__ u32 QueryFragment(u32 shared, int row_tile, int step,
+                                             int lane) {
+  return shared +
+         ((row_tile * DecodeShape::KOrder::kSteps + step) * 32 + lane) * 8;
+}
+
+__device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
+                                            const ops::Sequence& sequence,
+                                            int row0, u32 shared, int warp,
+                                            int g, int t, DecodeState& state) {
+  using Shape = DecodeShape;
+  const float uniform = spec::ScoreUniform(args, sequence.kv_head);
+#pragma unroll
+  for (int r = 0; r < Shape::kRowTiles; ++r) {
+    const u8* row =
+        ops::QueryOf<spec::kGroup>(args, sequence, row0 + 8 * r + g);
+    ops::PowerOfTwo scale = {1.0f, 1.0f};
+    if constexpr (spec::kScaleQueryRows) {
+      scale = ops::Normalizer(
+          ops::QueryAmax<spec::QueryElement, Shape::KOrder>(row, t));
+    }
+    if constexpr (Shape::kQueryInShared) {
+      for (int step = warp; step < Shape::KOrder::kSteps;
+           step += spec::kWarps) {
+        U32x2 words;
+        ops::QueryStep<spec::QueryElement, spec::ScoreOperand, Shape::KOrder>(
+            row, step, t, scale.factor, words.v);
+        arch::StoreShared(QueryFragment(shared, r, step, 4 * g + t), words);
+      }
+    } else {
+#pragma unroll
+      for (int step = 0; step < Shape::KOrder::kSteps; ++step) {
+        ops::QueryStep<spec::QueryElement, spec::ScoreOperand, Shape::KOrder>(
+            row, step, t, scale.factor, state.q[r][step]);
+      }
+    }
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const float inverse = arch::ShuffleFrom(scale.inverse, (2 * t + c) * 4);
+      state.uniform[r][c] = uniform * inverse;
+      const int token = (row0 + 8 * r + 2 * t + c) / spec::kGroup;
+      state.visible[r][c] = ops::VisibleKeys<spec::kCausal, spec::kWindow>(
+          sequence.kv_len, sequence.q_len, token);
+      state.softmax[r][c].Clear();
+    }
+#pragma unroll
+    for (int m = 0; m < Shape::kMTiles; ++m) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) state.out[r][m][c] = 0;
+    }
+  }
+}
+
+// Raises the references of a tile of 8 rows where a lane asks for it.
+// s[2 * key_half + c]: scores of keys g, g + 8 and rows 2t, 2t + 1.
+__device__ __forceinline__ void UpdateReferences(const float (&s)[4],
+                                                 const float (&v_log2)[2],
+                                                 int r, DecodeState& state) {
+  constexpr bool kScaled = spec::kValueWeightScaled;
+  float top2[2], value2[2];
+  bool raise = false;
+#pragma unroll
+  for (int c = 0; c < 2; ++c) {
+    const float first = s[c] * ops::kLog2E;
+    const float second = s[2 + c] * ops::kLog2E;
+    top2[c] = arch::Max(first, second);
+    value2[c] = kScaled ? arch::Max(first + v_log2[0], second + v_log2[1])
+                        : ops::NegativeInfinity();
+    raise |= state.softmax[r][c].MustRaise<kScaled>(top2[c], value2[c]);
+  }
+  if (!arch::WarpAny(raise)) return;
+#pragma unroll
+  for (int c = 0; c < 2; ++c) {
+#pragma unroll
+    for (int mask = 4; mask < 32; mask *= 2) {
+      top2[c] = arch::Max(top2[c], arch::ShuffleXor(top2[c], mask));
+      if constexpr (kScaled) {
+        value2[c] = arch::Max(value2[c], arch::ShuffleXor(value2[c], mask));
+      }
+    }
+    const float factor = state.softmax[r][c].Raise<kScaled>(top2[c], value2[c]);
+#pragma unroll
+    for (int m = 0; m < DecodeShape::kMTiles; ++m) {
+      state.out[r][m][c] *= factor;
+      state.out[r][m][2 + c] *= factor;
+    }
+  }
+}
+
+// Attends to the 16 keys group_key .. + 15 in shared memory at `stage`.
+__device__ __forceinline__ void AttendGroup(u32 shared, u32 stage,
+                                            int group_key, int g, int t,
+                                            DecodeState& state) {
+  using Shape = DecodeShape;
+  constexpr int kRowTiles = Shape::kRowTiles;
+  const u32 k_group = stage;
+  const u32 v_group = stage + Shape::KGroup::kBytes;
+
+  // S^T. Two sums, so that neighbouring products do not wait for each other.
+  float dots[kRowTiles][Shape::kSums][4] = {};
+#pragma unroll
+  for (int run = 0; run < Shape::KOrder::kRuns; ++run) {
+    using KeyRun = ops::KeyRun<KSide, spec::kHeadDim>;
+#pragma unroll
+    for (int part = 0; part < KeyRun::kParts; ++part) {
+      KeyRun keys[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        keys[i].Load(k_group + (g + 8 * i) * Shape::KGroup::kCodePitch, run,
+                     part, t);
+      }
+#pragma unroll
+      for (int i = 0; i < KeyRun::kSteps; ++i) {
+        u32 first[2], second[2];
+        const u32 scales = k_group + Shape::KGroup::kBlockScales;
+        keys[0].Decode(i, scales + g * Shape::KGroup::kBlockScalePitch, run,
+                       part, t, first);
+        keys[1].Decode(i, scales + (g + 8) * Shape::KGroup::kBlockScalePitch,
+                       run, part, t, second);
+        const u32 a[4] = {first[0], second[0], first[1], second[1]};
+        const int step =
+            run * Shape::KOrder::kStepsPerRun + part * KeyRun::kSteps + i;
+#pragma unroll
+        for (int r = 0; r < kRowTiles; ++r) {
+          if constexpr (Shape::kQueryInShared) {
+            u32 q[2];
+            ops::LoadSharedBytes<8>(QueryFragment(shared, r, step, 4 * g + t),
+                                    q);
+            spec::ScoreOperand::Mma(dots[r][step % Shape::kSums], a, q);
+          } else {
+            spec::ScoreOperand::Mma(dots[r][step % Shape::kSums], a,
+                                    state.q[r][step]);
+          }
+        }
+      }
+    }
+  }
+
+  float k_scale[2] = {1.0f, 1.0f};
+  float v_scale[2] = {1.0f, 1.0f};
+  float v_log2[2] = {0.0f, 0.0f};
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    if constexpr (KSide::kRowScale) {
+      k_scale[i] = arch::LoadShared<float>(k_group + Shape::KGroup::kRowScales +
+                                           (g + 8 * i) * 4);
+    }
+    if constexpr (VSide::kRowScale) {
+      v_scale[i] = arch::LoadShared<float>(v_group + Shape::VGroup::kRowScales +
+                                           (g + 8 * i) * 4);
+    }
+    if constexpr (spec::kValueWeightScaled) {
+      v_log2[i] = arch::Log2(arch::Abs(spec::ValueWeight(1.0f, v_scale[i])));
+    }
+  }
+
+  u32 weights[kRowTiles][2];  // P^T as the B operand
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r) {
+    float s[4];
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      const int key = group_key + g + c / 2 * 8;
+      const ops::KeyRange visible = state.visible[r][c % 2];
+      float dot = dots[r][0][c];
+      if constexpr (Shape::kSums == 2) dot += dots[r][1][c];
+      const float score =
+          spec::ScoreMap(dot, state.uniform[r][c % 2], k_scale[c / 2]);
+      s[c] = key >= visible.first && key < visible.end
+                 ? score
+                 : ops::NegativeInfinity();
+    }
+    UpdateReferences(s, v_log2, r, state);
+    float w[4];
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      ops::SoftmaxRow& row = state.softmax[r][c % 2];
+      const float p = row.Weight(s[c]);
+      row.sum += p;
+      w[c] = spec::ValueWeight(p, v_scale[c / 2]) * row.gain;
+    }
+    weights[r][0] = arch::MoveMatrix(spec::ValueOperand::Pack(w[0], w[1]));
+    weights[r][1] = arch::MoveMatrix(spec::ValueOperand::Pack(w[2], w[3]));
+  }
+
+  // O^T.
+#pragma unroll
+  for (int run = 0; run < Shape::VOrder::kRuns; ++run) {
+    ops::ValueRun<VSide, spec::kValueDim> values;
+    values.Load(v_group, run, g, t);
+#pragma unroll
+    for (int pair = 0; pair < Shape::VOrder::kLaneChannels / 2; ++pair) {
+      u32 v[2][2];
+      values.Decode(pair, v);
+      const u32 a[4] = {v[0][0], v[1][0], v[0][1], v[1][1]};
+      const int m = run * (Shape::VOrder::kLaneChannels / 2) + pair;
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        spec::ValueOperand::Mma(state.out[r][m], a, weights[r]);
+      }
+    }
+  }
+}
+
+// Writes the warp's rows to its part of the exchange area.
+__device__ __forceinline__ void WritePartials(u32 exchange, int warp, int g,
+                                              int t, DecodeState& state) {
+  using Shape = DecodeShape;
+#pragma unroll
+  for (int r = 0; r < Shape::kRowTiles; ++r) {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const u32 row = exchange + (warp * spec::kBlockM + 8 * r + 2 * t + c) *
+                                     Shape::kPartialRowBytes;
+#pragma unroll
+      for (int m = 0; m < Shape::kMTiles; ++m) {
+        constexpr int kPairs = Shape::VOrder::kLaneChannels / 2;
+        const int channel = m / kPairs * Shape::VOrder::kRunChannels +
+                            g * Shape::VOrder::kLaneChannels + m % kPairs * 2;
+        U32x2 values;
+        values.v[0] = arch::Bits(state.out[r][m][c]);
+        values.v[1] = arch::Bits(state.out[r][m][2 + c]);
+        arch::StoreShared(row + channel * 4, values);
+      }
+      float sum = state.softmax[r][c].sum;
+#pragma unroll
+      for (int mask = 4; mask < 32; mask *= 2) {
+        sum += arch::ShuffleXor(sum, mask);
+      }
+      if (g == 0) {
+        const u32 facts = row + spec::kValueDim * 4;
+        arch::StoreShared(facts, state.softmax[r][c].max2);
+        arch::StoreShared(facts + 4, state.softmax[r][c].ref2);
+        arch::StoreShared(facts + 8, sum);
+      }
+    }
+  }
+}
+
+// Merges the warps' partials of each row and writes the row.
+__device__ __forceinline__ void WriteRows(const AttentionArgs& args,
+                                          const ops::Sequence& sequence,
+                                          int row0, int split, u32 exchange,
+                                          int warp, int lane) {
+  using Shape = DecodeShape;
+  const float out_uniform = spec::OutUniform(args, sequence.kv_head);
+  const i64 q_heads = static_cast<i64>(args.num_kv_heads) * spec::kGroup;
+  for (int r = warp; r < spec::kBlockM; r += spec::kWarps) {
+    const int row = row0 + r;
+    if (row >= sequence.q_len * spec::kGroup) break;
+    const i64 token = ops::TokenOf<spec::kGroup>(sequence, row);
+    const i64 head = ops::HeadOf<spec::kGroup>(sequence, row);
+
+    float max2[spec::kWarps], ref2[spec::kWarps], sums[spec::kWarps];
+    float top2 = ops::NegativeInfinity();
+    float top_ref2 = ops::NegativeInfinity();
+#pragma unroll
+    for (int w = 0; w < spec::kWarps; ++w) {
+      const u32 facts = exchange +
+                        (w * spec::kBlockM + r) * Shape::kPartialRowBytes +
+                        spec::kValueDim * 4;
+      max2[w] = arch::LoadShared<float>(facts);
+      ref2[w] = arch::LoadShared<float>(facts + 4);
+      sums[w] = arch::LoadShared<float>(facts + 8);
+      top2 = arch::Max(top2, max2[w]);
+      top_ref2 = arch::Max(top_ref2, ref2[w]);
+    }
+    float sum = 0;
+    float factors[spec::kWarps];
+#pragma unroll
+    for (int w = 0; w < spec::kWarps; ++w) {
+      const bool seen = max2[w] != ops::NegativeInfinity();
+      sum += seen ? sums[w] * arch::Exp2(max2[w] - top2) : 0.0f;
+      factors[w] = seen ? arch::Exp2(ref2[w] - top_ref2) : 0.0f;
+    }
+    const float sink2 = split == 0 ? ops::SinkOf<spec::kGroup, spec::kSinks>(
+                                         args, sequence, row)
+                                   : ops::NegativeInfinity();
+    const ops::SoftmaxResult result =
+        ops::FinishRow(top2, top_ref2, sum, sink2);
+    const float out_factor = result.out_factor * out_uniform;
+
+    const i64 partial_row =
+        (static_cast<i64>(split) * args.total_q + token) * q_heads + head;
+    u8* out = args.splits > 1
+                  ? reinterpret_cast<u8*>(args.partial_out +
+                                          partial_row * spec::kValueDim)
+                  : args.out + token * args.out_token_stride +
+                        head * args.out_head_stride;
+    for (int channel = 2 * lane; channel < spec::kValueDim; channel += 64) {
+      float x[2] = {0, 0};
+#pragma unroll
+      for (int w = 0; w < spec::kWarps; ++w) {
+        const U32x2 values = arch::LoadShared<U32x2>(
+            exchange + (w * spec::kBlockM + r) * Shape::kPartialRowBytes +
+            channel * 4);
+        x[0] = arch::Fma(arch::FromBits(values.v[0]), factors[w], x[0]);
+        x[1] = arch::Fma(arch::FromBits(values.v[1]), factors[w], x[1]);
+      }
+      x[0] *= out_factor;
+      x[1] *= out_factor;
+      if (args.splits > 1) {
+        arch::StoreGlobal(out + channel * 4, x[0]);
+        arch::StoreGlobal(out + channel * 4 + 4, x[1]);
+      } else {
+        constexpr int kWords = spec::OutElement::kBytes / 2;
+        u32 words[kWords];
+        spec::OutElement::FromF32x2(x[0], x[1], words);
+#pragma unroll
+        for (int i = 0; i < kWords; ++i) {
+          arch::StoreGlobal(out + channel * spec::OutElement::kBytes + 4 * i,
+                            words[i]);
+        }
+      }
+    }
+    if (lane == 0) {
+      if (args.splits > 1) {
+        arch::StoreGlobal(args.partial_lse + partial_row, result.lse);
+      } else if (args.lse != nullptr) {
+        arch::StoreGlobal(args.lse + token * args.lse_token_stride + head,
+                          result.lse);
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ void DecodeRows(const AttentionArgs& args,
+                                           const ops::Sequence& sequence,
+                                           int row0, int split) {
+  using Shape = DecodeShape;
+  const int warp = arch::ThreadIndex() / 32;
+  const int lane = arch::ThreadIndex() % 32;
+  const int g = lane / 4;
+  const int t = lane % 4;
+
+  const int rows = sequence.q_len * spec::kGroup;
+  const int last_row =
+      row0 + spec::kBlockM < rows ? row0 + spec::kBlockM - 1 : rows - 1;
+  const ops::KeyRange range =
+      ops::VisibleKeysOfTokens<spec::kCausal, spec::kWindow>(
+          sequence.kv_len, sequence.q_len, row0 / spec::kGroup,
+          last_row / spec::kGroup);
+
+  // This split's groups of 16 keys: group i starts at key 16 * i.
+  const int first_group = range.first / ops::kGroupKeys;
+  const int end_group = (range.end + ops::kGroupKeys - 1) / ops::kGroupKeys;
+  const int groups = end_group > first_group ? end_group - first_group : 0;
+  const int per_split = (groups + args.splits - 1) / args.splits;
+  const i64 begin = static_cast<i64>(per_split) * split;
+  const int split_begin = begin < groups ? static_cast<int>(begin) : groups;
+  const int split_end =
+      split_begin + per_split < groups ? split_begin + per_split : groups;
+
+  const u32 shared = arch::SharedBase();
+  const u32 pipeline = shared + Shape::kQueryBytes + warp * Shape::kWarpBytes;
+  DecodeState state;
+  LoadQueries(args, sequence, row0, shared, warp, g, t, state);
+  if constexpr (Shape::kQueryInShared) arch::BlockSync();
+
+  const int first = first_group + split_begin + warp;
+  const int end = first_group + split_end;
+
+  ops::GroupPages<spec::kPageSize> pages;
+  int next = first;  // the next group to copy
+  pages.Fetch(sequence.table, next * ops::kGroupKeys, range.first,
+              next < end ? range.end : 0, lane);
+  const auto copy_next = [&](int stage) {
+    if (next < end) {
+      const int key = next * ops::kGroupKeys;
+      const u32 to = pipeline + stage * Shape::kStageBytes;
+      ops::CopyKeyGroup<KSide, spec::kHeadDim>(args.k, sequence.kv_head, pages,
+                                               key, range.first, range.end, to,
+                                               lane);
+      ops::CopyKeyGroup<VSide, spec::kValueDim>(
+          args.v, sequence.kv_head, pages, key, range.first, range.end,
+          to + Shape::KGroup::kBytes, lane);
+      next += spec::kWarps;
+      pages.Fetch(sequence.table, next * ops::kGroupKeys, range.first,
+                  next < end ? range.end : 0, lane);
+    }
+    arch::CpAsyncCommit();
+  };
+#pragma unroll
+  for (int stage = 0; stage < spec::kStages; ++stage) copy_next(stage);
+
+  int stage = 0;
+  for (int group = first; group < end; group += spec::kWarps) {
+    arch::CpAsyncWait<spec::kStages - 1>();
+    arch::WarpSync();
+    AttendGroup(shared, pipeline + stage * Shape::kStageBytes,
+                group * ops::kGroupKeys, g, t, state);
+    arch::WarpSync();
+    copy_next(stage);
+    stage = stage + 1 == spec::kStages ? 0 : stage + 1;
+  }
+
+  arch::CpAsyncWait<0>();
+  arch::BlockSync();
+  WritePartials(shared, warp, g, t, state);
+  arch::BlockSync();
+  WriteRows(args, sequence, row0, split, shared, warp, lane);
+}
+
+}  // namespace kvforge::kernels
+
+extern "C" __constant__ int kvforge_shared_bytes =
+    kvforge::kernels::DecodeShape::kSharedBytes;
+extern "C" __constant__ int kvforge_block_threads =
+    kvforge::kernels::DecodeShape::kThreads;
+
+extern "C" __global__ void __launch_bounds__(
+    kvforge::kernels::DecodeShape::kThreads, 1)
+    kvforge_kernel(const __grid_constant__ kvforge::AttentionArgs args) {
+  using namespace kvforge;
+  const i64 units = static_cast<i64>(args.batch) * args.num_kv_heads;
+  const int row_tiles =
+      static_cast<int>(arch::BlockCount() / (units * args.splits));
+  i64 index = arch::BlockIndex();
+  const int split = static_cast<int>(index % args.splits);
+  index /= args.splits;
+  const int row_tile = static_cast<int>(index % row_tiles);
+  index /= row_tiles;
+  const int kv_head = static_cast<int>(index % args.num_kv_heads);
+  const int batch = static_cast<int>(index / args.num_kv_heads);
+
+  const ops::Sequence sequence(args, batch, kv_head);
+  const int rows = sequence.q_len * spec::kGroup;
+  for (int row0 = row_tile * spec::kBlockM; row0 < rows;
+       row0 += row_tiles * spec::kBlockM) {
+    kernels::DecodeRows(args, sequence, row0, split);
+    arch::BlockSync();
+  }
+}

@@ -1,0 +1,546 @@
+// extend: dequant-on-dot attention of many query tokens a sequence over a paged
+// cache: prefill, chunked prefill and prefix reuse, ragged batches.
+//
+//   grid   (ceil(total_q * kGroup / kBlockM) + batch) * num_kv_heads; block
+//          index = tile * num_kv_heads + kv_head. The tiles of a sequence are
+//          counted from q_indptr on the device; blocks left over return.
+//   block  kBlockM query rows (token, head of the group) of one kv head
+//
+// Warps stand in kRowWarps x kDimSplit: a warp holds kWarpRows rows of S and
+// kValueDim / kDimSplit channels of their output. Where kDimSplit > 1 (an
+// output row would not fit a warp's registers) S is computed once a part.
+//
+// Shared memory: q as A operands in fragment order, then kStages stages of
+// kBlockN keys of K and V as codes, copied asynchronously.
+#include "ops/attention_row.cuh"
+#include "ops/fragments.cuh"
+#include "ops/key_tile.cuh"
+#include "ops/query_row.cuh"
+#include "ops/softmax.cuh"
+#include "ops/visible_keys.cuh"
+
+namespace kvforge::kernels {
+
+using spec::KSide;
+using spec::VSide;
+
+struct ExtendShape {
+  using KGroup = ops::KeyGroup<KSide, spec::kHeadDim>;
+  using VGroup = ops::KeyGroup<VSide, spec::kValueDim>;
+  using KOrder = ops::ChannelOrder<KSide::kCodeBits, spec::kHeadDim>;
+  using VOrder = ops::ValueOrder<VSide::kCodeBits, spec::kValueDim>;
+
+  static constexpr int kThreads = spec::kWarps * 32;
+  static constexpr int kDimSplit = (spec::kValueDim + 255) / 256;
+  static constexpr int kRowWarps = spec::kWarps / kDimSplit;
+  static constexpr int kWarpRows = spec::kBlockM / kRowWarps;
+  static constexpr int kMTiles = kWarpRows / 16;
+  static constexpr int kRuns = VOrder::kRuns / kDimSplit;  // V runs of a warp
+  static constexpr int kNTiles = kRuns * VOrder::kLaneChannels;
+  // Keys whose scores a warp holds at once: fewer where the output takes most
+  // of the registers.
+  static constexpr int kStepKeys =
+      spec::kBlockN % 32 == 0 && (kMTiles == 1 || kNTiles <= 12) ? 32 : 16;
+
+  static constexpr int kQueryBytes = spec::kBlockM * spec::kHeadDim * 2;
+  static constexpr int kGroups = spec::kBlockN / ops::kGroupKeys;
+  static constexpr int kStageBytes =
+      kGroups * (KGroup::kBytes + VGroup::kBytes);
+  static constexpr int kSharedBytes = kQueryBytes + spec::kStages * kStageBytes;
+
+  static_assert(spec::kWarps % kDimSplit == 0);
+  static_assert(kWarpRows == 16 || kWarpRows == 32);
+  static_assert(VOrder::kRuns % kDimSplit == 0);
+  static_assert(spec::kBlockN % ops::kGroupKeys == 0);
+};
+
+// This thread holds rows first_row + 8 * i, i = 0 .. kRows - 1, of its
+// sequence. Which keys a row sees is worked out again where a mask is needed:
+// few tiles need one, and registers are short.
+struct ExtendState {
+  using Shape = ExtendShape;
+  static constexpr int kRows = 2 * Shape::kMTiles;
+  int first_row;
+  float uniform[kRows];
+  ops::SoftmaxRow softmax[kRows];
+  float out[Shape::kMTiles][Shape::kNTiles][4];
+};
+
+// Shared address of the A operand of (16 rows, step) for this lane.
+__device__ __forceinline__ u32 QueryFragment(u32 shared, int m_tile, int step,
+                                             int lane) {
+  return shared +
+         ((m_tile * ExtendShape::KOrder::kSteps + step) * 32 + lane) * 16;
+}
+
+// Writes the block's rows as operands and reads this thread's row facts.
+__device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
+                                            const ops::Sequence& sequence,
+                                            int row0, int warp, int lane,
+                                            u32 shared, ExtendState& state) {
+  using Shape = ExtendShape;
+  const int g = lane / 4;
+  const int t = lane % 4;
+  const int row_warp = warp % Shape::kRowWarps;
+  const float uniform = spec::ScoreUniform(args, sequence.kv_head);
+  state.first_row = row0 + row_warp * Shape::kWarpRows + g;
+#pragma unroll
+  for (int i = 0; i < ExtendState::kRows; ++i) {
+    const int block_row = row_warp * Shape::kWarpRows + 8 * i + g;
+    const u8* query =
+        ops::QueryOf<spec::kGroup>(args, sequence, row0 + block_row);
+    ops::PowerOfTwo scale = {1.0f, 1.0f};
+    if constexpr (spec::kScaleQueryRows) {
+      scale = ops::Normalizer(
+          ops::QueryAmax<spec::QueryElement, Shape::KOrder>(query, t));
+    }
+    if (warp < Shape::kRowWarps) {
+      const int m_tile = block_row / 16;
+#pragma unroll 4
+      for (int step = 0; step < Shape::KOrder::kSteps; ++step) {
+        u32 words[2];
+        ops::QueryStep<spec::QueryElement, spec::ScoreOperand, Shape::KOrder>(
+            query, step, t, scale.factor, words);
+        // Registers of an A operand: (row g, k), (row g + 8, k), (row g, k +
+        // 8), (row g + 8, k + 8).
+        const u32 to = QueryFragment(shared, m_tile, step, lane) + i % 2 * 4;
+        arch::StoreShared(to, words[0]);
+        arch::StoreShared(to + 8, words[1]);
+      }
+    }
+    state.uniform[i] = uniform * scale.inverse;
+    state.softmax[i].Clear();
+  }
+#pragma unroll
+  for (int m = 0; m < Shape::kMTiles; ++m) {
+#pragma unroll
+    for (int n = 0; n < Shape::kNTiles; ++n) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) state.out[m][n][c] = 0;
+    }
+  }
+}
+
+// S of the warp's rows and kStepKeys keys that start at group `group0` of the
+// stage: s[m][n] are rows g, g + 8 and keys 8 * n + 2t, + 1.
+__device__ __forceinline__ void Dots(
+    u32 shared, u32 stage, int group0, int row_warp, int lane,
+    float (&s)[ExtendShape::kMTiles][ExtendShape::kStepKeys / 8][4]) {
+  using Shape = ExtendShape;
+  constexpr int kTiles = Shape::kStepKeys / 8;
+  const int g = lane / 4;
+  const int t = lane % 4;
+  u32 rows[kTiles];
+  u32 scales[kTiles];
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+    const u32 group = stage + (group0 + n / 2) * Shape::KGroup::kBytes;
+    const int key = n % 2 * 8 + g;
+    rows[n] = group + key * Shape::KGroup::kCodePitch;
+    scales[n] = group + Shape::KGroup::kBlockScales +
+                key * Shape::KGroup::kBlockScalePitch;
+  }
+#pragma unroll
+  for (int m = 0; m < Shape::kMTiles; ++m) {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) s[m][n][c] = 0;
+    }
+  }
+#pragma unroll
+  for (int run = 0; run < Shape::KOrder::kRuns; ++run) {
+    using KeyRun = ops::KeyRun<KSide, spec::kHeadDim>;
+#pragma unroll
+    for (int part = 0; part < KeyRun::kParts; ++part) {
+      KeyRun keys[kTiles];
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) keys[n].Load(rows[n], run, part, t);
+#pragma unroll
+      for (int i = 0; i < KeyRun::kSteps; ++i) {
+        const int step =
+            run * Shape::KOrder::kStepsPerRun + part * KeyRun::kSteps + i;
+        u32 q[Shape::kMTiles][4];
+#pragma unroll
+        for (int m = 0; m < Shape::kMTiles; ++m) {
+          ops::LoadSharedBytes<16>(
+              QueryFragment(shared, row_warp * Shape::kMTiles + m, step, lane),
+              q[m]);
+        }
+#pragma unroll
+        for (int n = 0; n < kTiles; ++n) {
+          u32 k[2];
+          keys[n].Decode(i, scales[n], run, part, t, k);
+#pragma unroll
+          for (int m = 0; m < Shape::kMTiles; ++m) {
+            spec::ScoreOperand::Mma(s[m][n], q[m], k);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Scores to weights of V in place of s: scale, softcap, mask, online softmax.
+__device__ __forceinline__ void Weights(
+    const ops::Sequence& sequence, u32 stage, int group0, int step_key,
+    bool masked, int t,
+    float (&s)[ExtendShape::kMTiles][ExtendShape::kStepKeys / 8][4],
+    ExtendState& state) {
+  using Shape = ExtendShape;
+  constexpr int kTiles = Shape::kStepKeys / 8;
+  constexpr bool kScaled = spec::kValueWeightScaled;
+
+  float v_scale[kTiles][2];
+  float top2[ExtendState::kRows], value2[ExtendState::kRows];
+#pragma unroll
+  for (int i = 0; i < ExtendState::kRows; ++i) {
+    top2[i] = value2[i] = ops::NegativeInfinity();
+  }
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+    const u32 k_group = stage + (group0 + n / 2) * Shape::KGroup::kBytes;
+    const u32 v_group = stage + Shape::kGroups * Shape::KGroup::kBytes +
+                        (group0 + n / 2) * Shape::VGroup::kBytes;
+    const int pair = n % 2 * 8 + 2 * t;
+    float k_scale[2] = {1.0f, 1.0f};
+    float v_log2[2] = {0.0f, 0.0f};
+    v_scale[n][0] = v_scale[n][1] = 1.0f;
+    if constexpr (KSide::kRowScale) {
+      const U32x2 words = arch::LoadShared<U32x2>(
+          k_group + Shape::KGroup::kRowScales + pair * 4);
+      k_scale[0] = arch::FromBits(words.v[0]);
+      k_scale[1] = arch::FromBits(words.v[1]);
+    }
+    if constexpr (VSide::kRowScale) {
+      const U32x2 words = arch::LoadShared<U32x2>(
+          v_group + Shape::VGroup::kRowScales + pair * 4);
+      v_scale[n][0] = arch::FromBits(words.v[0]);
+      v_scale[n][1] = arch::FromBits(words.v[1]);
+    }
+    if constexpr (kScaled) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        v_log2[j] =
+            arch::Log2(arch::Abs(spec::ValueWeight(1.0f, v_scale[n][j])));
+      }
+    }
+#pragma unroll
+    for (int m = 0; m < Shape::kMTiles; ++m) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const int i = 2 * m + c / 2;
+        const float score =
+            spec::ScoreMap(s[m][n][c], state.uniform[i], k_scale[c % 2]);
+        s[m][n][c] = score;
+      }
+    }
+    if (masked) {
+#pragma unroll
+      for (int i = 0; i < ExtendState::kRows; ++i) {
+        const ops::KeyRange visible =
+            ops::VisibleKeys<spec::kCausal, spec::kWindow>(
+                sequence.kv_len, sequence.q_len,
+                (state.first_row + 8 * i) / spec::kGroup);
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          const int key = step_key + 8 * n + 2 * t + j;
+          if (key < visible.first || key >= visible.end) {
+            s[i / 2][n][i % 2 * 2 + j] = ops::NegativeInfinity();
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int m = 0; m < Shape::kMTiles; ++m) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const int i = 2 * m + c / 2;
+        const float score2 = s[m][n][c] * ops::kLog2E;
+        top2[i] = arch::Max(top2[i], score2);
+        if constexpr (kScaled) {
+          value2[i] = arch::Max(value2[i], score2 + v_log2[c % 2]);
+        }
+      }
+    }
+  }
+
+  bool raise = false;
+#pragma unroll
+  for (int i = 0; i < ExtendState::kRows; ++i) {
+    raise |= state.softmax[i].MustRaise<kScaled>(top2[i], value2[i]);
+  }
+  if (arch::WarpAny(raise)) {
+#pragma unroll
+    for (int i = 0; i < ExtendState::kRows; ++i) {
+#pragma unroll
+      for (int mask = 1; mask < 4; mask *= 2) {
+        top2[i] = arch::Max(top2[i], arch::ShuffleXor(top2[i], mask));
+        if constexpr (kScaled) {
+          value2[i] = arch::Max(value2[i], arch::ShuffleXor(value2[i], mask));
+        }
+      }
+      const float factor = state.softmax[i].Raise<kScaled>(top2[i], value2[i]);
+#pragma unroll
+      for (int n = 0; n < Shape::kNTiles; ++n) {
+        state.out[i / 2][n][i % 2 * 2] *= factor;
+        state.out[i / 2][n][i % 2 * 2 + 1] *= factor;
+      }
+    }
+  }
+
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+    for (int m = 0; m < Shape::kMTiles; ++m) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        ops::SoftmaxRow& row = state.softmax[2 * m + c / 2];
+        const float p = row.Weight(s[m][n][c]);
+        row.sum += p;
+        s[m][n][c] = spec::ValueWeight(p, v_scale[n][c % 2]) * row.gain;
+      }
+    }
+  }
+}
+
+// out += weights * V over the warp's channels.
+__device__ __forceinline__ void Accumulate(
+    u32 stage, int group0, int dim_part, int lane,
+    const float (&s)[ExtendShape::kMTiles][ExtendShape::kStepKeys / 8][4],
+    ExtendState& state) {
+  using Shape = ExtendShape;
+#pragma unroll
+  for (int group = 0; group < Shape::kStepKeys / 16; ++group) {
+    u32 weights[Shape::kMTiles][4];
+#pragma unroll
+    for (int m = 0; m < Shape::kMTiles; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float(&w)[4] = s[m][2 * group + half];
+        weights[m][2 * half] = spec::ValueOperand::Pack(w[0], w[1]);
+        weights[m][2 * half + 1] = spec::ValueOperand::Pack(w[2], w[3]);
+      }
+    }
+    const u32 v_group = stage + Shape::kGroups * Shape::KGroup::kBytes +
+                        (group0 + group) * Shape::VGroup::kBytes;
+#pragma unroll
+    for (int run = 0; run < Shape::kRuns; ++run) {
+      ops::ValueRun<VSide, spec::kValueDim> values;
+      values.Load(v_group, dim_part * Shape::kRuns + run, lane / 4, lane % 4);
+#pragma unroll
+      for (int pair = 0; pair < Shape::VOrder::kLaneChannels / 2; ++pair) {
+        u32 v[2][2];
+        values.Decode(pair, v);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int n = run * Shape::VOrder::kLaneChannels + 2 * pair + i;
+#pragma unroll
+          for (int m = 0; m < Shape::kMTiles; ++m) {
+            spec::ValueOperand::Mma(state.out[m][n], weights[m], v[i]);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Normalises the warp's rows and writes them.
+__device__ __forceinline__ void WriteRows(const AttentionArgs& args,
+                                          const ops::Sequence& sequence,
+                                          int warp, int lane,
+                                          ExtendState& state) {
+  using Shape = ExtendShape;
+  constexpr int kLaneChannels = Shape::VOrder::kLaneChannels;
+  const int t = lane % 4;
+  const int dim_part = warp / Shape::kRowWarps;
+  const float out_uniform = spec::OutUniform(args, sequence.kv_head);
+#pragma unroll
+  for (int i = 0; i < ExtendState::kRows; ++i) {
+    const ops::SoftmaxRow& softmax = state.softmax[i];
+    float sum = softmax.sum;
+    sum += arch::ShuffleXor(sum, 1);
+    sum += arch::ShuffleXor(sum, 2);
+    const int row = state.first_row + 8 * i;
+    if (row >= sequence.q_len * spec::kGroup) continue;
+    const float sink2 =
+        ops::SinkOf<spec::kGroup, spec::kSinks>(args, sequence, row);
+    const ops::SoftmaxResult result =
+        ops::FinishRow(softmax.max2, softmax.ref2, sum, sink2);
+    const float factor = result.out_factor * out_uniform;
+    const i64 token = ops::TokenOf<spec::kGroup>(sequence, row);
+    const i64 head = ops::HeadOf<spec::kGroup>(sequence, row);
+    u8* out =
+        args.out + token * args.out_token_stride + head * args.out_head_stride;
+#pragma unroll
+    for (int n = 0; n < Shape::kNTiles; n += 2) {
+      // Columns 2t and 2t + 1 of tiles n and n + 1: channels n, n + 1 of lane
+      // rows g = 2t and 2t + 1 of V.
+      const int run = dim_part * Shape::kRuns + n / kLaneChannels;
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        const int channel = run * Shape::VOrder::kRunChannels +
+                            (2 * t + c) * kLaneChannels + n % kLaneChannels;
+        const float first = state.out[i / 2][n][i % 2 * 2 + c] * factor;
+        const float second = state.out[i / 2][n + 1][i % 2 * 2 + c] * factor;
+        constexpr int kWords = spec::OutElement::kBytes / 2;
+        u32 words[kWords];
+        spec::OutElement::FromF32x2(first, second, words);
+#pragma unroll
+        for (int w = 0; w < kWords; ++w) {
+          arch::StoreGlobal(out + channel * spec::OutElement::kBytes + 4 * w,
+                            words[w]);
+        }
+      }
+    }
+    if (t == 0 && dim_part == 0 && args.lse != nullptr) {
+      arch::StoreGlobal(args.lse + token * args.lse_token_stride + head,
+                        result.lse);
+    }
+  }
+}
+
+// The sequence and its tile that block tile `tile` of all sequences is.
+struct TileOfBatch {
+  int batch;  // -1: no such tile
+  int tile;
+};
+
+__device__ __forceinline__ TileOfBatch FindTile(const AttentionArgs& args,
+                                                i64 tile, int lane) {
+  for (int base = 0; base < args.batch; base += 32) {
+    const int b = base + lane;
+    int tiles = 0;
+    if (b < args.batch) {
+      const int q_len = arch::LoadGlobal<int>(args.q_indptr + b + 1) -
+                        arch::LoadGlobal<int>(args.q_indptr + b);
+      tiles = (q_len * spec::kGroup + spec::kBlockM - 1) / spec::kBlockM;
+    }
+    int end = tiles;  // inclusive prefix sum over the lanes
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+      const int before =
+          arch::ShuffleFrom(end, lane >= distance ? lane - distance : lane);
+      if (lane >= distance) end += before;
+    }
+    const int total = arch::ShuffleFrom(end, 31);
+    if (tile < total) {
+      // One lane holds the tile; its number and the tile's reach all lanes.
+      const bool mine = tile < end && tile >= end - tiles;
+      int owner = mine ? lane : 0;
+#pragma unroll
+      for (int mask = 1; mask < 32; mask *= 2) {
+        owner |= arch::ShuffleXor(owner, mask);
+      }
+      const int begin = arch::ShuffleFrom(end - tiles, owner);
+      return {base + owner, static_cast<int>(tile) - begin};
+    }
+    tile -= total;
+  }
+  return {-1, 0};
+}
+
+__device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
+                                           const ops::Sequence& sequence,
+                                           int row0) {
+  using Shape = ExtendShape;
+  const int warp = arch::ThreadIndex() / 32;
+  const int lane = arch::ThreadIndex() % 32;
+  const int row_warp = warp % Shape::kRowWarps;
+  const int dim_part = warp / Shape::kRowWarps;
+
+  const int rows = sequence.q_len * spec::kGroup;
+  const int last_row =
+      row0 + spec::kBlockM < rows ? row0 + spec::kBlockM - 1 : rows - 1;
+  const ops::KeyRange first_token =
+      ops::VisibleKeys<spec::kCausal, spec::kWindow>(
+          sequence.kv_len, sequence.q_len, row0 / spec::kGroup);
+  const ops::KeyRange last_token =
+      ops::VisibleKeys<spec::kCausal, spec::kWindow>(
+          sequence.kv_len, sequence.q_len, last_row / spec::kGroup);
+  // Keys that some row sees, and keys that every row sees.
+  const ops::KeyRange range = {first_token.first, last_token.end};
+  const ops::KeyRange common = {last_token.first, first_token.end};
+
+  const u32 shared = arch::SharedBase();
+  ExtendState state;
+  LoadQueries(args, sequence, row0, warp, lane, shared, state);
+
+  const int begin = range.first / ops::kGroupKeys * ops::kGroupKeys;
+  const int tiles =
+      range.end > begin
+          ? (range.end - begin + spec::kBlockN - 1) / spec::kBlockN
+          : 0;
+
+  // Copies are dealt to warps by group: first the groups of K, then of V.
+  const auto copy_tile = [&](int tile, int stage) {
+    if (tile < tiles) {
+      const u32 to = shared + Shape::kQueryBytes + stage * Shape::kStageBytes;
+      for (int item = warp; item < 2 * Shape::kGroups; item += spec::kWarps) {
+        const bool value_side = item >= Shape::kGroups;
+        const int group = value_side ? item - Shape::kGroups : item;
+        const int key = begin + tile * spec::kBlockN + group * ops::kGroupKeys;
+        ops::GroupPages<spec::kPageSize> pages;
+        pages.Fetch(sequence.table, key, range.first, range.end, lane);
+        if (value_side) {
+          ops::CopyKeyGroup<VSide, spec::kValueDim>(
+              args.v, sequence.kv_head, pages, key, range.first, range.end,
+              to + Shape::kGroups * Shape::KGroup::kBytes +
+                  group * Shape::VGroup::kBytes,
+              lane);
+        } else {
+          ops::CopyKeyGroup<KSide, spec::kHeadDim>(
+              args.k, sequence.kv_head, pages, key, range.first, range.end,
+              to + group * Shape::KGroup::kBytes, lane);
+        }
+      }
+    }
+    arch::CpAsyncCommit();
+  };
+#pragma unroll
+  for (int stage = 0; stage < spec::kStages; ++stage) copy_tile(stage, stage);
+
+  int stage = 0;
+  for (int tile = 0; tile < tiles; ++tile) {
+    arch::CpAsyncWait<spec::kStages - 1>();
+    arch::BlockSync();
+    const u32 address =
+        shared + Shape::kQueryBytes + stage * Shape::kStageBytes;
+    for (int key = 0; key < spec::kBlockN; key += Shape::kStepKeys) {
+      const int step_key = begin + tile * spec::kBlockN + key;
+      if (step_key >= range.end) break;
+      const bool masked =
+          step_key < common.first || step_key + Shape::kStepKeys > common.end;
+      float s[Shape::kMTiles][Shape::kStepKeys / 8][4];
+      Dots(shared, address, key / ops::kGroupKeys, row_warp, lane, s);
+      Weights(sequence, address, key / ops::kGroupKeys, step_key, masked,
+              lane % 4, s, state);
+      Accumulate(address, key / ops::kGroupKeys, dim_part, lane, s, state);
+    }
+    arch::BlockSync();
+    copy_tile(tile + spec::kStages, stage);
+    stage = stage + 1 == spec::kStages ? 0 : stage + 1;
+  }
+  arch::CpAsyncWait<0>();
+  WriteRows(args, sequence, warp, lane, state);
+}
+
+}  // namespace kvforge::kernels
+
+extern "C" __constant__ int kvforge_shared_bytes =
+    kvforge::kernels::ExtendShape::kSharedBytes;
+extern "C" __constant__ int kvforge_block_threads =
+    kvforge::kernels::ExtendShape::kThreads;
+
+extern "C" __global__ void __launch_bounds__(
+    kvforge::kernels::ExtendShape::kThreads, 1)
+    kvforge_kernel(const __grid_constant__ kvforge::AttentionArgs args) {
+  using namespace kvforge;
+  const i64 tile = arch::BlockIndex() / args.num_kv_heads;
+  const int kv_head = static_cast<int>(arch::BlockIndex() % args.num_kv_heads);
+  const kernels::TileOfBatch found =
+      kernels::FindTile(args, tile, arch::ThreadIndex() % 32);
+  if (found.batch < 0) return;
+  const ops::Sequence sequence(args, found.batch, kv_head);
+  kernels::ExtendRows(args, sequence, found.tile * spec::kBlockM);
+}

@@ -1,0 +1,166 @@
+// From codes in shared memory to operands of m16n8k16, without a detour.
+//
+// The order of channels inside a dot's reduction, and of V's channels among the
+// product's rows or columns, is free. It is chosen so that a lane reads
+// neighbouring codes; lane = 4 * g + t as in the PTX fragment layouts.
+//
+//   K: step s of a dot gives lane (g, t) of key g four neighbouring channels
+//      ChannelOf(s, t) .. + 3; the first two are the fragment's k = 2t, 2t + 1,
+//      the last two its k = 2t + 8, 2t + 9. Query rows use the same order.
+//   V: lane (g, t) holds channels c(g) .. of keys 2t, 2t+1, 2t+8, 2t+9; a pair
+//      of operands is one channel of two neighbouring keys.
+#ifndef KVFORGE_TEMPLATES_OPS_FRAGMENTS_CUH_
+#define KVFORGE_TEMPLATES_OPS_FRAGMENTS_CUH_
+
+#include "ops/access.cuh"
+#include "ops/key_tile.cuh"
+
+namespace kvforge::ops {
+
+// Largest of `first`, first / 2, ... that divides `total`.
+__device__ constexpr int LargestDivisor(int total, int first) {
+  while (total % first != 0) first /= 2;
+  return first;
+}
+
+// Channels of K as lanes read them.
+template <int kCodeBits, int kDim>
+struct ChannelOrder {
+  // Neighbouring bytes and channels of one lane; four lanes share a run.
+  static constexpr int kLaneBytes =
+      LargestDivisor(kDim * kCodeBits / 8 / 4, 32);
+  static constexpr int kLaneChannels = kLaneBytes * 8 / kCodeBits;
+  static constexpr int kRunChannels = 4 * kLaneChannels;
+  static constexpr int kRuns = kDim / kRunChannels;
+  static constexpr int kStepsPerRun = kLaneChannels / 4;
+  static constexpr int kSteps = kDim / 16;
+  static_assert(kLaneChannels % 4 == 0);
+
+  static __device__ __forceinline__ constexpr int ChannelOf(int step, int t) {
+    return step / kStepsPerRun * kRunChannels + t * kLaneChannels +
+           step % kStepsPerRun * 4;
+  }
+};
+
+// Part of one run of one key's channels, as a lane holds it: 16 bytes of codes,
+// or the run where that is less.
+template <class Side, int kDim>
+struct KeyRun {
+  using Order = ChannelOrder<Side::kCodeBits, kDim>;
+  static constexpr int kPartBytes =
+      Order::kLaneBytes < 16 ? Order::kLaneBytes : 16;
+  static constexpr int kParts = Order::kLaneBytes / kPartBytes;  // of a run
+  static constexpr int kSteps = Order::kStepsPerRun / kParts;    // of a part
+  static constexpr int kWords = (kPartBytes + 3) / 4;
+  u32 words[kWords];
+  u32 block_scales = 0;
+
+  // `codes`: shared address of the key's first code.
+  __device__ __forceinline__ void Load(u32 codes, int run, int part, int t) {
+    LoadSharedBytes<kPartBytes>(
+        codes + (run * 4 + t) * Order::kLaneBytes + part * kPartBytes, words);
+  }
+  // Operands of step `i` of the part; `scales`: the key's first block scale.
+  __device__ __forceinline__ void Decode(int i, u32 scales, int run, int part,
+                                         int t, u32 (&out)[2]) {
+    if constexpr (Side::kBlock > 0) {
+      const int lane_channel = (part * kSteps + i) * 4;
+      if (i == 0 || lane_channel % Side::kBlock == 0) {
+        const int channel =
+            run * Order::kRunChannels + t * Order::kLaneChannels + lane_channel;
+        const u32 code = arch::LoadShared<u8>(scales + channel / Side::kBlock);
+        block_scales = Side::BlockScalePair(code, code);
+      }
+    }
+    if constexpr (Side::kCodeBits == 16) {
+      Side::Decode4(words[2 * i], words[2 * i + 1], block_scales, out);
+    } else if constexpr (Side::kCodeBits == 8) {
+      Side::Decode4(words[i], 0, block_scales, out);
+    } else {
+      Side::Decode4(words[i / 2] >> (16 * (i % 2)), 0, block_scales, out);
+    }
+  }
+};
+
+// Codes of two channels (2 * pair, + 1) of keys a and b in the order a, b, a, b
+// that Decode4 turns into one operand pair a channel.
+template <int kCodeBits>
+__device__ __forceinline__ void ZipKeys(const u32* a, const u32* b, int pair,
+                                        u32& lo, u32& hi) {
+  if constexpr (kCodeBits == 16) {
+    lo = arch::BytePermute(a[pair], b[pair], 0x5410);
+    hi = arch::BytePermute(a[pair], b[pair], 0x7632);
+  } else if constexpr (kCodeBits == 8) {
+    lo = arch::BytePermute(a[pair / 2], b[pair / 2],
+                           pair % 2 == 0 ? 0x5140 : 0x7362);
+    hi = 0;
+  } else {
+    const u32 wa = a[pair / 4];
+    const u32 wb = b[pair / 4];
+    const u32 even = (wa & 0x0f0f0f0fu) | ((wb & 0x0f0f0f0fu) << 4);
+    const u32 odd = ((wa >> 4) & 0x0f0f0f0fu) | (wb & 0xf0f0f0f0u);
+    lo = arch::BytePermute(even, odd, 0x0040u + pair % 4 * 0x11u);
+    hi = 0;
+  }
+}
+
+// Channels of V as lanes read them.
+template <int kCodeBits, int kDim>
+struct ValueOrder {
+  static constexpr int kLaneChannels = LargestDivisor(kDim / 8, 16);
+  static constexpr int kLaneBytes = kLaneChannels * kCodeBits / 8;
+  static constexpr int kRunChannels = 8 * kLaneChannels;
+  static constexpr int kRuns = kDim / kRunChannels;
+  static_assert(kLaneChannels >= 2);
+};
+
+// One run of V's channels for a group of 16 keys, as operands:
+// pairs[c][0] are keys 2t, 2t+1 of the lane's channel c, pairs[c][1] keys
+// 2t+8, 2t+9.
+template <class Side, int kDim>
+struct ValueRun {
+  using Group = KeyGroup<Side, kDim>;
+  using Order = ValueOrder<Side::kCodeBits, kDim>;
+  static constexpr int kWords = (Order::kLaneBytes + 3) / 4;
+  u32 words[4][kWords];
+  u32 block_scales[2] = {0, 0};
+
+  // `group`: shared address of the group.
+  __device__ __forceinline__ void Load(u32 group, int run, int g, int t) {
+    u32 scale_codes[4] = {0, 0, 0, 0};
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const int key = 2 * t + k % 2 + k / 2 * 8;
+      LoadSharedBytes<Order::kLaneBytes>(
+          group + key * Group::kCodePitch + (run * 8 + g) * Order::kLaneBytes,
+          words[k]);
+      if constexpr (Side::kBlock > 0) {
+        const int channel = (run * 8 + g) * Order::kLaneChannels;
+        scale_codes[k] = arch::LoadShared<u8>(group + Group::kBlockScales +
+                                              key * Group::kBlockScalePitch +
+                                              channel / Side::kBlock);
+      }
+    }
+    if constexpr (Side::kBlock > 0) {
+      static_assert(Side::kBlock % Order::kLaneChannels == 0);
+      block_scales[0] = Side::BlockScalePair(scale_codes[0], scale_codes[1]);
+      block_scales[1] = Side::BlockScalePair(scale_codes[2], scale_codes[3]);
+    }
+  }
+  // Operands of channels 2 * pair (out[0]) and 2 * pair + 1 (out[1]).
+  __device__ __forceinline__ void Decode(int pair, u32 (&out)[2][2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      u32 lo, hi, pairs[2];
+      ZipKeys<Side::kCodeBits>(words[2 * half], words[2 * half + 1], pair, lo,
+                               hi);
+      Side::Decode4(lo, hi, block_scales[half], pairs);
+      out[0][half] = pairs[0];
+      out[1][half] = pairs[1];
+    }
+  }
+};
+
+}  // namespace kvforge::ops
+
+#endif  // KVFORGE_TEMPLATES_OPS_FRAGMENTS_CUH_

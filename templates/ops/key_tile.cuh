@@ -1,0 +1,162 @@
+// Keys of one side (K or V) of a paged cache in shared memory, in groups of 16
+// that one warp copies.
+//
+//   one group of 16 keys, e4m3_row at head_dim 128:
+//   codes         key 0   128 bytes | pad 16     row pitch: an odd number of
+//                 ...                            16-byte units, so that the
+//                 rows key 15  128 bytes | pad 16     a warp reads meet other
+//                 banks
+//   row scales    16 x f32                       where the side has them
+//   block scales  16 x head_dim / block bytes    likewise, rows padded to 4
+//
+// Codes of keys outside the visible range are never read: their rows, and their
+// scales, are zeros.
+#ifndef KVFORGE_TEMPLATES_OPS_KEY_TILE_CUH_
+#define KVFORGE_TEMPLATES_OPS_KEY_TILE_CUH_
+
+#include "kernels/cache_view.h"
+#include "ops/access.cuh"
+
+namespace kvforge::ops {
+
+inline constexpr int kGroupKeys = 16;  // k of one m16n8k16 product of p and V
+
+// Layout of one group, from its first byte. Side: KSide or VSide of the spec.
+template <class Side, int kDim>
+struct KeyGroup {
+  static constexpr int kCodeBytes = kDim * Side::kCodeBits / 8;
+  static constexpr int kCodePitch = 16 * ((kCodeBytes + 15) / 16 | 1);
+  static constexpr int kBlockScaleBytes =
+      Side::kBlock > 0 ? kDim / (Side::kBlock > 0 ? Side::kBlock : 1) : 0;
+  static constexpr int kBlockScalePitch = (kBlockScaleBytes + 3) / 4 * 4;
+  static constexpr int kRowScales = kGroupKeys * kCodePitch;
+  static constexpr int kBlockScales =
+      kRowScales + (Side::kRowScale ? kGroupKeys * 4 : 0);
+  static constexpr int kBytes = kBlockScales + kGroupKeys * kBlockScalePitch;
+  static_assert(kBytes % 16 == 0);
+};
+
+// The pages that a warp's next group lies in: lane l holds the page of key
+// l % 16 of the group. Fetched one group ahead of its use.
+template <int kPageSize>
+struct GroupPages {
+  int page = 0;
+
+  // keys [first, end) of the sequence may be read; others get page 0.
+  __device__ __forceinline__ void Fetch(const int* table, int group_key,
+                                        int first, int end, int lane) {
+    int key = group_key + lane % kGroupKeys;
+    if (kPageSize % kGroupKeys == 0) {
+      // One page holds the whole group: any visible key names it.
+      key = group_key > first ? group_key : first;
+    }
+    page = 0;
+    if (key >= first && key < end) {
+      page = arch::LoadGlobal<int>(table + key / kPageSize);
+    }
+  }
+};
+
+// Copies one strided row part of 16 keys, kRowBytes each, kWidth at a time.
+// Only 16-byte copies are unrolled: narrow ones would fill the registers with
+// addresses.
+template <int kWidth, int kRowBytes, int kPitch, int kPageSize>
+__device__ __forceinline__ void CopyRows(const StridedBytes& from, int head,
+                                         GroupPages<kPageSize> pages,
+                                         int group_key, int first, int end,
+                                         u32 to, int lane) {
+  static_assert(kRowBytes % kWidth == 0);
+  constexpr int kParts = kRowBytes / kWidth;
+  constexpr int kUnroll = kWidth == 16 ? 4 : 1;
+  const u8* base = from.base + head * from.head_stride;
+  const auto copy = [&](u32 target, const u8* address, int key) {
+    const bool valid = key >= first && key < end;
+    if constexpr (kWidth >= 4) {
+      arch::CpAsync<kWidth>(target, address, valid);
+    } else {
+      const u8 byte = valid ? arch::LoadGlobal<u8>(address) : u8{0};
+      arch::StoreShared<u8>(target, byte);
+    }
+  };
+  if constexpr (kPageSize % kGroupKeys == 0 && 32 % kParts == 0) {
+    // One page, and a lane keeps its part: addresses advance by constant rows.
+    constexpr int kRows = 32 / kParts < kGroupKeys ? 32 / kParts : kGroupKeys;
+    const int lane_row = lane / kParts;
+    const int part = lane % kParts;
+    int key = group_key + lane_row;
+    const u8* address = base + pages.page * from.page_stride +
+                        key % kPageSize * from.slot_stride + part * kWidth;
+    u32 target = to + lane_row * kPitch + part * kWidth;
+    if (lane_row < kRows) {
+#pragma unroll kUnroll
+      for (int row = 0; row < kGroupKeys; row += kRows) {
+        copy(target, address, key);
+        address += kRows * from.slot_stride;
+        target += kRows * kPitch;
+        key += kRows;
+      }
+    }
+  } else {
+    constexpr int kCopies = kGroupKeys * kParts;
+#pragma unroll 1
+    for (int i = 0; i < kCopies; i += 32) {
+      const int row = (i + lane) / kParts % kGroupKeys;
+      const int part = (i + lane) % kParts;
+      const int key = group_key + row;
+      const int page = kPageSize % kGroupKeys == 0
+                           ? pages.page
+                           : arch::ShuffleFrom(pages.page, row);
+      if (i + lane < kCopies) {
+        copy(to + row * kPitch + part * kWidth,
+             base + page * from.page_stride +
+                 key % kPageSize * from.slot_stride + part * kWidth,
+             key);
+      }
+    }
+  }
+}
+
+// Starts the copy of keys group_key .. + 15 to shared memory at `to`; keys
+// outside [first, end) become zeros. The caller commits and waits. All lanes.
+template <class Side, int kDim, int kPageSize>
+__device__ __forceinline__ void CopyKeyGroup(const CacheView& view, int head,
+                                             GroupPages<kPageSize> pages,
+                                             int group_key, int first, int end,
+                                             u32 to, int lane) {
+  using Group = KeyGroup<Side, kDim>;
+  if (Group::kCodeBytes % 16 == 0 && view.code_bytes >= 16) {
+    CopyRows<Group::kCodeBytes % 16 == 0 ? 16 : 4, Group::kCodeBytes,
+             Group::kCodePitch>(view.codes, head, pages, group_key, first, end,
+                                to, lane);
+  } else if (Group::kCodeBytes % 8 == 0 && view.code_bytes >= 8) {
+    CopyRows<Group::kCodeBytes % 8 == 0 ? 8 : 4, Group::kCodeBytes,
+             Group::kCodePitch>(view.codes, head, pages, group_key, first, end,
+                                to, lane);
+  } else {
+    CopyRows<4, Group::kCodeBytes, Group::kCodePitch>(
+        view.codes, head, pages, group_key, first, end, to, lane);
+  }
+  if constexpr (Side::kRowScale) {
+    CopyRows<4, 4, 4>(view.row_scale, head, pages, group_key, first, end,
+                      to + Group::kRowScales, lane);
+  }
+  if constexpr (Side::kBlock > 0) {
+    constexpr int kBytes = Group::kBlockScaleBytes;
+    constexpr int kPitch = Group::kBlockScalePitch;
+    const u32 target = to + Group::kBlockScales;
+    if (kBytes % 8 == 0 && view.block_scale_bytes >= 8) {
+      CopyRows<kBytes % 8 == 0 ? 8 : 1, kBytes, kPitch>(
+          view.block_scale, head, pages, group_key, first, end, target, lane);
+    } else if (kBytes % 4 == 0 && view.block_scale_bytes >= 4) {
+      CopyRows<kBytes % 4 == 0 ? 4 : 1, kBytes, kPitch>(
+          view.block_scale, head, pages, group_key, first, end, target, lane);
+    } else {
+      CopyRows<1, kBytes, kPitch>(view.block_scale, head, pages, group_key,
+                                  first, end, target, lane);
+    }
+  }
+}
+
+}  // namespace kvforge::ops
+
+#endif  // KVFORGE_TEMPLATES_OPS_KEY_TILE_CUH_

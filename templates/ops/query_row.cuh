@@ -1,0 +1,69 @@
+// One row of q on its way to 16-bit operands.
+//
+// An f16 operand holds a bf16 or f32 row after a power of two per row has
+// brought its largest magnitude into [1, 2); the inverse goes to the scores.
+#ifndef KVFORGE_TEMPLATES_OPS_QUERY_ROW_CUH_
+#define KVFORGE_TEMPLATES_OPS_QUERY_ROW_CUH_
+
+#include "ops/access.cuh"
+
+namespace kvforge::ops {
+
+// Four neighbouring channels in f32; `row` null gives zeros.
+template <class Element>
+__device__ __forceinline__ void LoadQuery4(const u8* row, int channel,
+                                           float (&x)[4]) {
+  constexpr int kBytes = 4 * Element::kBytes;
+  u32 words[kBytes / 4] = {};
+  if (row != nullptr) {
+    LoadBytes<kBytes>(row + channel * Element::kBytes, kBytes, words);
+  }
+  Element::ToF32x2(&words[0], x[0], x[1]);
+  Element::ToF32x2(&words[kBytes / 8], x[2], x[3]);
+}
+
+struct PowerOfTwo {
+  float factor;   // applied to the row
+  float inverse;  // applied to its scores
+};
+
+// The power of two that brings `amax` into [1, 2), within f32's normal range;
+// 1 for 0, infinity and NaN.
+__device__ __forceinline__ PowerOfTwo Normalizer(float amax) {
+  const u32 exponent = (arch::Bits(amax) >> 23) & 0xffu;
+  if (exponent == 0xffu || amax == 0) return {1.0f, 1.0f};
+  u32 field = 254u - exponent;
+  field = field < 1u ? 1u : (field > 253u ? 253u : field);
+  return {arch::FromBits(field << 23), arch::FromBits((254u - field) << 23)};
+}
+
+// Largest magnitude of the row whose channels the four lanes t = 0..3 share.
+template <class Element, class Order>
+__device__ __forceinline__ float QueryAmax(const u8* row, int t) {
+  float amax = 0;
+#pragma unroll 4
+  for (int step = 0; step < Order::kSteps; ++step) {
+    float x[4];
+    LoadQuery4<Element>(row, Order::ChannelOf(step, t), x);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) amax = arch::Max(amax, arch::Abs(x[i]));
+  }
+  amax = arch::Max(amax, arch::ShuffleXor(amax, 1));
+  return arch::Max(amax, arch::ShuffleXor(amax, 2));
+}
+
+// The two operand words of one step of one row.
+template <class Element, class Operand, class Order>
+__device__ __forceinline__ void QueryStep(const u8* row, int step, int t,
+                                          float factor, u32 (&out)[2]) {
+  float x[4];
+  LoadQuery4<Element>(row, Order::ChannelOf(step, t), x);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) x[i] = x[i] * factor;
+  out[0] = Operand::Pack(x[0], x[1]);
+  out[1] = Operand::Pack(x[2], x[3]);
+}
+
+}  // namespace kvforge::ops
+
+#endif  // KVFORGE_TEMPLATES_OPS_QUERY_ROW_CUH_
