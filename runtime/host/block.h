@@ -1,0 +1,107 @@
+// One block of threads on fibers: its barriers, warp operations, shared memory
+// and asynchronous copies. Internal to the executor.
+#ifndef KVFORGE_RUNTIME_HOST_BLOCK_H_
+#define KVFORGE_RUNTIME_HOST_BLOCK_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "arch/host_thread.h"
+#include "runtime/host/async_copies.h"
+#include "runtime/host/executor.h"
+#include "runtime/host/fibers.h"
+#include "runtime/host/schedule.h"
+#include "runtime/host/warp_ops.h"
+
+namespace kvforge {
+
+class Block;
+
+// Lies where HostThreadAddress says; device code sees its first part.
+struct Fiber {
+  HostThread thread;
+  Block* block;
+  FiberContext context;
+};
+static_assert(sizeof(Fiber) <= kHostThreadBytes);
+
+class Block {
+ public:
+  Block(HostEntry entry, const HostLaunch& launch, FiberStacks& stacks);
+
+  // Runs the block of that index from start to end, or to its first error.
+  absl::Status Run(int64_t block_index);
+
+  int shared_high_water() const { return shared_high_water_; }
+
+  // Called on a fiber. Those that find an error do not return.
+  void BlockSync(Fiber& self);
+  void Collective(Fiber& self, HostCollective op, uint32_t* operands);
+  void CpAsync(Fiber& self, uint32_t shared, const void* global, int bytes,
+               bool valid);
+  void CpAsyncCommit(Fiber& self);
+  void CpAsyncWait(Fiber& self, int pending);
+  [[noreturn]] void BadAccess(Fiber& self, HostAccess access, uint64_t address,
+                              int bytes);
+
+ private:
+  struct Warp {
+    uint32_t arrived = 0;  // lanes in `op`
+    uint32_t in_barrier = 0;
+    uint32_t exited = 0;
+    HostCollective op = kWarpSync;
+    LaneOperands operands = {};
+  };
+
+  static void FiberMain(void* fiber);
+
+  Fiber& FiberAt(int thread) { return *fibers_[thread]; }
+  Warp& WarpOf(const Fiber& fiber) {
+    return warps_[fiber.thread.thread_index / kWarpLanes];
+  }
+
+  // Runs other fibers until this one is ready again.
+  void Suspend(Fiber& self);
+  void Exit(Fiber& self);
+  void LdMatrix(Fiber& self, Warp& warp);
+  // The arena byte of an access, or null if it is out of bounds or misaligned.
+  unsigned char* Shared(Fiber& fiber, uint32_t address, uint32_t bytes);
+
+  // "host launch: thread T of block B: <what>".
+  void SetError(const Fiber& self, absl::string_view what);
+  // Ends the launch from a fiber, with the error that is set. All fibers are
+  // abandoned: the caller must hold nothing that needs to be destroyed.
+  [[noreturn]] void Abandon();
+  // What is wrong with an access, and what to do.
+  static std::string GlobalFault(const char* op, uint64_t address, int bytes);
+  std::string SharedFault(const char* op, uint64_t address, int bytes) const;
+  // "threads 0 to 15 wait in BlockSync, ...", a group a warp and operation.
+  std::string Waiting() const;
+
+  const HostEntry entry_;
+  const HostLaunch launch_;
+  FiberStacks& stacks_;
+  const int warp_count_;
+
+  struct ArenaDeleter {
+    void operator()(unsigned char* arena) const;
+  };
+  std::unique_ptr<unsigned char[], ArenaDeleter> arena_;
+  std::vector<Fiber*> fibers_;
+  std::vector<AsyncCopies> copies_;  // by thread
+  std::vector<Warp> warps_;
+  Schedule schedule_;
+  FiberContext main_ = nullptr;
+  int in_barrier_ = 0;  // threads
+  int exited_ = 0;      // threads
+  int shared_high_water_ = 0;
+  absl::Status status_;
+};
+
+}  // namespace kvforge
+
+#endif  // KVFORGE_RUNTIME_HOST_BLOCK_H_

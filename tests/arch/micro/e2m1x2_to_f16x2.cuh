@@ -1,0 +1,7 @@
+// out[i] = E2m1x2ToF16x2(in[i])
+#include "micro/each.cuh"
+
+__device__ void kvforge::MicroItem(const MicroArgs& args, int i) {
+  using namespace arch;
+  Out(args, i, E2m1x2ToF16x2(static_cast<u8>(In(args, i))));
+}

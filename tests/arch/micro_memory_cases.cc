@@ -1,0 +1,93 @@
+// Loads and stores, barriers over shared memory, asynchronous copies. Blocks
+// have 64 threads.
+#include "tests/arch/micro_cases.h"
+#include "tests/arch/micro_reference.h"
+
+namespace kvforge {
+namespace {
+
+constexpr uint32_t kThreads = 64;
+
+MicroCase MemoryCase(const char* file, int n, int blocks,
+                     std::vector<uint32_t> in, std::vector<uint32_t> expected) {
+  MicroCase micro;
+  micro.name = file;
+  micro.file = file;
+  micro.n = n;
+  micro.in = std::move(in);
+  micro.expected = std::move(expected);
+  micro.grid_blocks = blocks;
+  return micro;
+}
+
+MicroCase GlobalAccessCase() {
+  std::vector<uint32_t> in = RandomWords(2 * kThreads * 8, 30);
+  std::vector<uint32_t> expected = in;
+  // The last byte of 32 stays what the runner put there, 0xde of 0xdeadbeef.
+  for (size_t i = 7; i < expected.size(); i += 8) {
+    expected[i] = (expected[i] & 0x00ffffff) | 0xde000000;
+  }
+  return MemoryCase("global_access", 0, 2, std::move(in), std::move(expected));
+}
+
+MicroCase SharedAccessCase() {
+  std::vector<uint32_t> in = RandomWords(2 * kThreads * 8, 31);
+  std::vector<uint32_t> expected = in;
+  return MemoryCase("shared_access", 0, 2, std::move(in), std::move(expected));
+}
+
+// `span` neighbours are reversed an odd number of times; one is added each.
+MicroCase ReverseCase(const char* file, uint32_t span) {
+  constexpr int kRounds = 7;
+  std::vector<uint32_t> in = RandomWords(3 * kThreads, 32);
+  std::vector<uint32_t> expected;
+  for (uint32_t i = 0; i < in.size(); ++i) {
+    expected.push_back(in[i / span * span + span - 1 - i % span] + kRounds);
+  }
+  return MemoryCase(file, kRounds, 3, std::move(in), std::move(expected));
+}
+
+MicroCase CpAsyncCase(const char* file, uint32_t words) {
+  constexpr int kBlocks = 3;
+  const uint32_t block_words = kThreads * (words + 1);
+  std::vector<uint32_t> in = RandomWords(kBlocks * block_words, 33);
+  std::vector<uint32_t> expected;
+  for (int block = 0; block < kBlocks; ++block) {
+    uint32_t* const first = &in[block * block_words];
+    for (uint32_t t = 0; t < kThreads; ++t) {
+      uint32_t& valid = first[kThreads * words + t];
+      valid %= 3;
+      for (uint32_t i = 0; i < words; ++i) {
+        expected.push_back(valid != 0 ? first[t * words + i] : 0);
+      }
+    }
+  }
+  return MemoryCase(file, 0, kBlocks, std::move(in), std::move(expected));
+}
+
+MicroCase CpAsyncWaitCase() {
+  constexpr int kSteps = 20;
+  std::vector<uint32_t> in = RandomWords(kSteps * kThreads, 34);
+  std::vector<uint32_t> expected;
+  for (uint32_t i = 0; i < in.size(); ++i) expected.push_back(in[i ^ 63]);
+  return MemoryCase("cp_async_wait", kSteps, 1, std::move(in),
+                    std::move(expected));
+}
+
+}  // namespace
+
+std::vector<MicroCase> MemoryCases() {
+  return {
+      GlobalAccessCase(),
+      SharedAccessCase(),
+      MemoryCase("shared_base", 0, 1, {0}, std::vector<uint32_t>(kThreads, 0)),
+      ReverseCase("block_sync", kThreads),
+      ReverseCase("warp_sync", 32),
+      CpAsyncCase("cp_async_4", 1),
+      CpAsyncCase("cp_async_8", 2),
+      CpAsyncCase("cp_async_16", 4),
+      CpAsyncWaitCase(),
+  };
+}
+
+}  // namespace kvforge
