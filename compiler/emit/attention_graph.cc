@@ -1,0 +1,195 @@
+#include "compiler/emit/attention_graph.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/diagnostics.h"
+#include "compiler/dialect/kv_shapes.h"
+#include "runtime/base/status_macros.h"
+
+namespace kvforge {
+namespace {
+
+using kv::Dim;
+using kv::DimName;
+
+constexpr char kUseOther[] = "use a format that needs none";
+
+absl::Status MissingPass(const std::string& found) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "emit: ", found,
+      "; supported is the IR behind kv-place-scales and kv-lower-codec; run "
+      "these passes first"));
+}
+
+// The op that defines `value` if it is an `Op`, else an error that says what it
+// is; ops no template has are refused by name.
+template <typename Op>
+absl::StatusOr<Op> Producer(mlir::Value value) {
+  mlir::Operation* op = value.getDefiningOp();
+  if (auto wanted = mlir::dyn_cast_or_null<Op>(op)) return wanted;
+  if (auto scale = mlir::dyn_cast_or_null<kv::ScaleOp>(op)) {
+    return NoTemplate(
+        op,
+        absl::StrCat("a scale over '",
+                     kv::DimsText(scale.getScale().getType().getDims()),
+                     "' on an operand or on masked scores"),
+        kUseOther);
+  }
+  if (mlir::isa_and_nonnull<kv::ShiftOp>(op)) {
+    return NoTemplate(op, "a minimum added behind a dot", kUseOther);
+  }
+  if (auto sum = mlir::dyn_cast_or_null<kv::SumOp>(op)) {
+    return NoTemplate(
+        op, absl::StrCat("partial dots summed over ", View(sum.getDim())),
+        kUseOther);
+  }
+  return MissingPass(absl::StrCat(
+      "expected ", View(Op::getOperationName()), ", found ",
+      op ? View(op->getName().getStringRef()) : "a block argument"));
+}
+
+// Collects the ops of the given kinds that lead to `value`, first to last, and
+// moves `value` to what they start from.
+template <typename... Ops>
+AttentionGraph::Ops TakeChain(mlir::Value& value) {
+  AttentionGraph::Ops chain;
+  while (mlir::isa_and_nonnull<Ops...>(value.getDefiningOp())) {
+    chain.push_back(value.getDefiningOp());
+    value = chain.back()->getOperand(0);
+  }
+  std::reverse(chain.begin(), chain.end());
+  return chain;
+}
+
+absl::StatusOr<CacheSide> ReadSide(kv::DotOp dot, llvm::StringRef side) {
+  ASSIGN_OR_RETURN(const kv::DecodeOp decode,
+                   Producer<kv::DecodeOp>(dot.getRhs()));
+  CacheSide result{decode};
+  if (!result.decode.getSequence()) {
+    return MissingPass("a kv.decode without a sequence");
+  }
+  ASSIGN_OR_RETURN(const kv::LoadCodesOp codes,
+                   Producer<kv::LoadCodesOp>(result.decode.getCodes()));
+  if (kv::LoadCodesOp(codes).getSide() != side) {
+    return MissingPass(absl::StrCat("the dot of side \"", View(side),
+                                    "\" reads the other side's codes"));
+  }
+  if (mlir::Value scale = result.decode.getBlockScale()) {
+    ASSIGN_OR_RETURN(const kv::LoadScaleOp load,
+                     Producer<kv::LoadScaleOp>(scale));
+    const auto dims = kv::LoadScaleOp(load).getType().getDims();
+    const Dim* channel = kv::FindDim(
+        dims, side == "k" ? DimName::kChannel : DimName::kValueChannel);
+    if (!channel || channel->block == 1 || !kv::FindDim(dims, DimName::kKey)) {
+      return NoTemplate(
+          result.decode,
+          absl::StrCat("an operand scale over '", kv::DimsText(dims), "'"),
+          kUseOther);
+    }
+    result.block = channel->block;
+  }
+  return result;
+}
+
+// Checks the scales of a chain; true if one varies over the key.
+absl::StatusOr<bool> HasRowScale(const AttentionGraph::Ops& chain,
+                                 llvm::StringRef side) {
+  int rows = 0;
+  bool mapped = false;
+  for (mlir::Operation* op : chain) {
+    auto scale = mlir::dyn_cast<kv::ScaleOp>(op);
+    if (!scale) {
+      mapped = true;
+      continue;
+    }
+    ASSIGN_OR_RETURN(const ScaleUse use, UseOf(scale, side));
+    if (use == ScaleUse::kRow) {
+      ++rows;
+    } else if (mapped) {
+      return NoTemplate(op, "a uniform scale behind kv.map",
+                        "scale before mapping");
+    }
+  }
+  if (rows > 1) {
+    return NoTemplate(chain.front(), "two row scales on one side",
+                      "store their product");
+  }
+  return rows == 1;
+}
+
+}  // namespace
+
+absl::Status NoTemplate(mlir::Operation* op, const std::string& why,
+                        const std::string& advice) {
+  return absl::UnimplementedError(absl::StrCat(
+      View(op->getName().getStringRef()), " has no template: ", why,
+      "; templates serve scales over nothing and over tokens, and e4m3 block "
+      "scales in the operand; ",
+      advice));
+}
+
+absl::StatusOr<ScaleUse> UseOf(kv::ScaleOp scale, llvm::StringRef side) {
+  const llvm::ArrayRef<Dim> dims = scale.getScale().getType().getDims();
+  mlir::Operation* source = scale.getScale().getDefiningOp();
+  if (dims.empty() && mlir::isa<kv::ArgScaleOp, kv::ConstScaleOp>(source)) {
+    return ScaleUse::kUniform;
+  }
+  auto load = mlir::dyn_cast<kv::LoadScaleOp>(source);
+  if (dims == llvm::ArrayRef<Dim>{Dim{DimName::kKey}} && load &&
+      load.getSide() == side && !load.getMinimum()) {
+    return ScaleUse::kRow;
+  }
+  return NoTemplate(
+      scale,
+      absl::StrCat("a scale over '", kv::DimsText(dims), "' from ",
+                   View(source->getName().getStringRef())),
+      kUseOther);
+}
+
+absl::StatusOr<AttentionGraph> ReadAttention(kv::KernelOp kernel) {
+  AttentionGraph graph;
+  auto yield = mlir::cast<kv::YieldOp>(kernel.getBody().front().back());
+  if (yield.getResults().size() != 2) {
+    return MissingPass("a kv.yield without output and LSE");
+  }
+  ASSIGN_OR_RETURN(graph.softmax,
+                   Producer<kv::SoftmaxOp>(yield.getResults()[1]));
+
+  ASSIGN_OR_RETURN(graph.mask, Producer<kv::MaskOp>(graph.softmax.getScores()));
+  mlir::Value scores = graph.mask.getInput();
+  graph.score_ops = TakeChain<kv::ScaleOp, kv::MapOp>(scores);
+  ASSIGN_OR_RETURN(kv::DotOp score_dot, Producer<kv::DotOp>(scores));
+  ASSIGN_OR_RETURN(graph.k, ReadSide(score_dot, "k"));
+  ASSIGN_OR_RETURN(graph.k.row_scale, HasRowScale(graph.score_ops, "k"));
+
+  mlir::Value query = score_dot.getLhs();
+  if (auto narrow = query.getDefiningOp<kv::NarrowOp>()) {
+    graph.row_scaled_q = narrow.getRowScaled();
+    query = narrow.getInput();
+  }
+  ASSIGN_OR_RETURN(graph.q, Producer<kv::LoadQOp>(query));
+
+  mlir::Value out = yield.getResults()[0];
+  graph.out_ops = TakeChain<kv::ScaleOp>(out);
+  ASSIGN_OR_RETURN(kv::DotOp value_dot, Producer<kv::DotOp>(out));
+  ASSIGN_OR_RETURN(graph.v, ReadSide(value_dot, "v"));
+  ASSIGN_OR_RETURN(const bool scaled_out, HasRowScale(graph.out_ops, ""));
+  if (scaled_out) {
+    return NoTemplate(graph.out_ops.front(), "a row scale on the output",
+                      kUseOther);
+  }
+
+  mlir::Value weights = value_dot.getLhs();
+  TakeChain<kv::NarrowOp>(weights);
+  graph.weight_ops = TakeChain<kv::ScaleOp>(weights);
+  ASSIGN_OR_RETURN(graph.v.row_scale, HasRowScale(graph.weight_ops, "v"));
+  ASSIGN_OR_RETURN(const kv::SoftmaxOp source,
+                   Producer<kv::SoftmaxOp>(weights));
+  if (source != graph.softmax) {
+    return MissingPass("output and LSE come from two softmaxes");
+  }
+  return graph;
+}
+
+}  // namespace kvforge

@@ -1,0 +1,238 @@
+#include "compiler/emit/cuda_emitter.h"
+
+#include <optional>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/diagnostics.h"
+#include "compiler/dialect/kv_shapes.h"
+#include "compiler/emit/attention_graph.h"
+#include "compiler/emit/map_printer.h"
+#include "compiler/emit/spec_block.h"
+#include "compiler/passes/codec_table.h"
+#include "compiler/passes/passes.h"
+#include "llvm/Support/raw_ostream.h"
+#include "runtime/base/status_macros.h"
+
+namespace kvforge {
+
+#define GEN_PASS_DEF_KVEMITCUDA
+#include "compiler/passes/Passes.h.inc"
+
+namespace {
+
+// What differs between the kernels' texts.
+struct Parts {
+  std::set<std::string> format_headers;
+  bool operands = false;  // needs formats/operand.cuh
+  absl::string_view args_header;
+  std::string block;      // constants and aliases
+  std::string functions;  // generated structs and functions
+};
+
+absl::Status AddHeader(std::optional<llvm::StringRef> function, Parts& parts) {
+  if (!function) return absl::OkStatus();
+  const CodecFunction* row = FindCodecFunction(*function);
+  if (!row) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "emit: device function '", View(*function),
+        "' is not in the codec table; decoders: ", DecodableElements(),
+        ", encoders: ", EncodableElements(), "; let kv-lower-codec choose"));
+  }
+  parts.format_headers.insert(row->header.str());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Parts> AttentionParts(kv::KernelOp kernel,
+                                     const KernelSpec& spec, const Tile& tile) {
+  ASSIGN_OR_RETURN(AttentionGraph graph, ReadAttention(kernel));
+  Parts parts{.operands = true, .args_header = "kernels/attention_args.h"};
+  for (kv::DecodeOp decode : {graph.k.decode, graph.v.decode}) {
+    RETURN_IF_ERROR(AddHeader(decode.getSequence(), parts));
+    RETURN_IF_ERROR(AddHeader(decode.getScaleSequence(), parts));
+  }
+  SpecBlock block;
+  block.AddSpec(spec);
+  block.Constant("kCausal", graph.mask.getCausal());
+  block.Constant("kWindow",
+                 static_cast<int>(graph.mask.getWindow().value_or(0)));
+  block.Constant("kSinks", graph.softmax.getSinks());
+  block.AddTile(spec, tile);
+  block.Alias("QueryElement", DeviceElement(graph.q.getType().getElement()));
+  block.Alias("OutElement", DeviceElement(spec.out));
+  block.Alias("ScoreOperand",
+              DeviceOperand(graph.k.decode.getType().getElement()));
+  block.Alias("ValueOperand",
+              DeviceOperand(graph.v.decode.getType().getElement()));
+  block.Constant("kScaleQueryRows", graph.row_scaled_q);
+  parts.block = block.Text();
+  ASSIGN_OR_RETURN(const std::string maps, PrintMaps(graph));
+  parts.functions = absl::StrCat(PrintSide(graph.k, "KSide"),
+                                 PrintSide(graph.v, "VSide"), "\n", maps);
+  return parts;
+}
+
+// The row quantizer of templates/formats that a quantize op's types name.
+absl::StatusOr<std::string> Quantizer(kv::QuantizeOp op, Parts& parts) {
+  RETURN_IF_ERROR(AddHeader(op.getEncoder(), parts));
+  RETURN_IF_ERROR(AddHeader(op.getScaleEncoder(), parts));
+  const kv::ElementKind element = op.getCodes().getType().getElement();
+  bool row_scale = false;
+  int block = 0;
+  for (mlir::Value scale : op.getScales()) {
+    const auto type = mlir::cast<kv::ScaleType>(scale.getType());
+    if (type.getDims().size() == 1) {
+      row_scale = true;
+    } else if (type.getElement() == kv::ElementKind::kE4m3) {
+      block = type.getDims().back().block;
+    }
+  }
+  const size_t scales = op.getScales().size();
+  const bool given = op.getGiven() && op.getGiven().getType().getDims().empty();
+  const auto named = [&](absl::string_view header, std::string name) {
+    parts.format_headers.insert(absl::StrCat("formats/", header));
+    return absl::StrCat("formats::", name);
+  };
+  if (kv::ElementBits(element) == 16 && scales == 0 && !op.getGiven()) {
+    return named("plain.cuh",
+                 element == kv::ElementKind::kBf16 ? "Bf16Row" : "F16Row");
+  }
+  if (kv::ElementBits(element) != 16 && !op.getEncoder()) {
+    return absl::FailedPreconditionError(
+        "emit: a kv.quantize without an encoder; supported is the IR behind "
+        "kv-lower-codec; run it first");
+  }
+  const std::string encoder = absl::StrCat(
+      "formats::", View(op.getEncoder().value_or(llvm::StringRef())));
+  if (element == kv::ElementKind::kE4m3 && scales == 0 && given) {
+    return named("e4m3_tensor.cuh", absl::StrCat("E4m3Tensor<", encoder, ">"));
+  }
+  if (element == kv::ElementKind::kE4m3 && scales == 1 && row_scale &&
+      !op.getGiven()) {
+    return named("e4m3_row.cuh", absl::StrCat("E4m3Row<", encoder, ">"));
+  }
+  if (element == kv::ElementKind::kE2m1 && scales == 2 && row_scale &&
+      block == 16 && op.getScaleEncoder() && !op.getGiven()) {
+    return named("nvfp4_row.cuh",
+                 absl::StrCat("Nvfp4Row<formats::", View(*op.getScaleEncoder()),
+                              ", ", encoder, ">"));
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      "kv.quantize to ", View(kv::ElementText(element)), " with ", scales,
+      " stored and ", op.getGiven() ? 1 : 0,
+      " given scales has no template; row quantizers: bf16, f16, e4m3_tensor, "
+      "e4m3_row, nvfp4_row; use one of these formats"));
+}
+
+absl::StatusOr<Parts> StoreParts(kv::KernelOp kernel, const KernelSpec& spec,
+                                 const Tile& tile) {
+  Parts parts{.args_header = "kernels/store_args.h"};
+  SpecBlock block;
+  block.AddSpec(spec);
+  block.AddTile(spec, tile);
+  std::string source, quantizers[2];
+  for (auto store : kernel.getBody().front().getOps<kv::StoreCodesOp>()) {
+    auto quantize = store.getCodes().getDefiningOp<kv::QuantizeOp>();
+    auto rows = quantize ? quantize.getRows().getDefiningOp<kv::LoadRowsOp>()
+                         : kv::LoadRowsOp();
+    if (!rows) {
+      return NoTemplate(store, "codes that are not quantized source rows",
+                        "store what kv.quantize gives");
+    }
+    source = DeviceElement(rows.getType().getElement());
+    ASSIGN_OR_RETURN(quantizers[store.getSide() == "v"],
+                     Quantizer(quantize, parts));
+  }
+  if (quantizers[0].empty() || quantizers[1].empty()) {
+    return absl::InvalidArgumentError(
+        "emit: a store kernel without kv.store_codes of both sides; the "
+        "template stores K and V; add the other");
+  }
+  block.Alias("SourceElement", source);
+  block.Alias("KQuantizer", quantizers[0]);
+  block.Alias("VQuantizer", quantizers[1]);
+  parts.block = block.Text();
+  return parts;
+}
+
+absl::StatusOr<Parts> MergeParts(kv::KernelOp kernel, const KernelSpec& spec,
+                                 const Tile& tile) {
+  auto yield = mlir::cast<kv::YieldOp>(kernel.getBody().front().back());
+  for (mlir::Value value : yield.getResults()) {
+    auto merge = value.getDefiningOp<kv::MergeOp>();
+    if (!merge || !merge.getOut().getDefiningOp<kv::LoadPartialsOp>()) {
+      return NoTemplate(yield, "a merge of anything but loaded partials",
+                        "yield kv.merge of kv.load_partials");
+    }
+  }
+  Parts parts{.args_header = "kernels/merge_args.h"};
+  SpecBlock block;
+  block.AddSpec(spec);
+  block.AddTile(spec, tile);
+  block.Alias("OutElement", DeviceElement(spec.out));
+  parts.block = block.Text();
+  return parts;
+}
+
+absl::StatusOr<Parts> PartsOf(kv::KernelOp kernel, const KernelSpec& spec,
+                              const Tile& tile) {
+  switch (spec.kernel) {
+    case KernelKind::kStore:
+      return StoreParts(kernel, spec, tile);
+    case KernelKind::kDecode:
+    case KernelKind::kExtend:
+      return AttentionParts(kernel, spec, tile);
+    case KernelKind::kMerge:
+      return MergeParts(kernel, spec, tile);
+  }
+  llvm_unreachable("every KernelKind has parts");
+}
+
+class EmitCudaPass : public impl::KvEmitCudaBase<EmitCudaPass> {
+ public:
+  using KvEmitCudaBase::KvEmitCudaBase;
+
+  void runOnOperation() override {
+    const absl::StatusOr<const GpuTarget*> target = FindTarget(gpu);
+    const absl::StatusOr<std::string> text =
+        target.ok() ? EmitCuda(getOperation(), **target)
+                    : absl::StatusOr<std::string>(target.status());
+    if (!text.ok()) {
+      EmitStatus(getOperation(), text.status());
+      return signalPassFailure();
+    }
+    llvm::outs() << *text;
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> EmitCuda(kv::KernelOp kernel,
+                                     const GpuTarget& target) {
+  ASSIGN_OR_RETURN(const KernelSpec spec, SpecOf(kernel));
+  if (!kernel.getTile()) {
+    return absl::FailedPreconditionError(
+        "emit: kernel without a tile; supported is the IR behind "
+        "kv-choose-tile; run it first");
+  }
+  ASSIGN_OR_RETURN(const Tile tile, ParseTile(View(*kernel.getTile())));
+  ASSIGN_OR_RETURN(const Parts parts, PartsOf(kernel, spec, tile));
+
+  std::string text = absl::StrCat("// ", spec.Text(), " for ", target.name,
+                                  ", tile ", tile.Text(), "\n");
+  const auto include = [&](absl::string_view header) {
+    absl::StrAppend(&text, "#include \"", header, "\"\n");
+  };
+  include("arch/select.cuh");
+  include("formats/element.cuh");
+  if (parts.operands) include("formats/operand.cuh");
+  for (const std::string& header : parts.format_headers) include(header);
+  include(parts.args_header);
+  absl::StrAppend(&text, "\nnamespace kvforge::spec {\n\n", parts.block);
+  if (!parts.functions.empty()) absl::StrAppend(&text, "\n", parts.functions);
+  absl::StrAppend(&text, "\n}  // namespace kvforge::spec\n\n");
+  include(absl::StrCat("kernels/", KernelName(spec.kernel), ".cuh"));
+  return text;
+}
+
+}  // namespace kvforge

@@ -1,0 +1,171 @@
+#include "compiler/emit/map_printer.h"
+
+#include <charconv>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/diagnostics.h"
+#include "runtime/base/status_macros.h"
+
+namespace kvforge {
+namespace {
+
+// A uniform factor as an expression of ScoreUniform or OutUniform.
+std::string Factor(kv::ScaleOp scale) {
+  mlir::Operation* source = scale.getScale().getDefiningOp();
+  if (auto constant = mlir::dyn_cast<kv::ConstScaleOp>(source)) {
+    return PowerOfTwoLiteral(static_cast<int>(constant.getExponent()));
+  }
+  const llvm::StringRef argument =
+      mlir::cast<kv::ArgScaleOp>(source).getArgument();
+  if (argument == "k_scale") return "formats::GivenScale(args.k)";
+  if (argument == "v_scale") return "formats::GivenScale(args.v)";
+  return absl::StrCat("args.", View(argument));
+}
+
+// The uniform factors of a chain, in order.
+absl::StatusOr<std::vector<std::string>> Factors(
+    const AttentionGraph::Ops& chain, llvm::StringRef side) {
+  std::vector<std::string> factors;
+  for (mlir::Operation* op : chain) {
+    auto scale = mlir::dyn_cast<kv::ScaleOp>(op);
+    if (!scale) continue;
+    ASSIGN_OR_RETURN(const ScaleUse use, UseOf(scale, side));
+    if (use == ScaleUse::kUniform) factors.push_back(Factor(scale));
+  }
+  return factors;
+}
+
+// A parameter, its name in a comment if the body does not use it.
+std::string Parameter(absl::string_view type, absl::string_view name,
+                      bool used) {
+  return used ? absl::StrCat(type, " ", name)
+              : absl::StrCat(type, " /*", name, "*/");
+}
+
+// The product of `factors`, starting from `start`.
+std::string PrintUniform(absl::string_view name, absl::string_view variable,
+                         absl::string_view start,
+                         absl::Span<const std::string> factors) {
+  std::string body = absl::StrCat("  float ", variable, " = ", start, ";\n");
+  for (const std::string& factor : factors) {
+    absl::StrAppend(&body, "  ", variable, " = ", variable, " * ", factor,
+                    ";\n");
+  }
+  return absl::StrCat("__device__ float ", name, "(",
+                      Parameter("const AttentionArgs&", "args",
+                                absl::StrContains(body, "args.")),
+                      ", ", Parameter("int", "kv_head", false), ") {\n", body,
+                      "  return ", variable, ";\n}\n");
+}
+
+absl::StatusOr<std::string> PrintScoreMap(const AttentionGraph& graph,
+                                          bool has_uniform) {
+  std::string body = "  float s = dot;\n";
+  bool uniform_pending = has_uniform;
+  const auto multiply_uniform = [&] {
+    if (uniform_pending) absl::StrAppend(&body, "  s = s * uniform;\n");
+    uniform_pending = false;
+  };
+  for (mlir::Operation* op : graph.score_ops) {
+    if (auto scale = mlir::dyn_cast<kv::ScaleOp>(op)) {
+      ASSIGN_OR_RETURN(const ScaleUse use, UseOf(scale, "k"));
+      if (use == ScaleUse::kRow) {
+        absl::StrAppend(&body, "  s = s * k_row_scale;\n");
+      }
+    } else {
+      multiply_uniform();
+      const float cap = mlir::cast<kv::MapOp>(op).getSoftcap().convertToFloat();
+      absl::StrAppend(&body, "  s = formats::Softcap(s, ", FloatLiteral(cap),
+                      ");\n");
+    }
+  }
+  multiply_uniform();
+  return absl::StrCat("__device__ float ScoreMap(float dot, ",
+                      Parameter("float", "uniform", has_uniform), ", ",
+                      Parameter("float", "k_row_scale", graph.k.row_scale),
+                      ") {\n", body, "  return s;\n}\n");
+}
+
+}  // namespace
+
+std::string FloatLiteral(float value) {
+  char buffer[32];
+  const std::to_chars_result result =
+      std::to_chars(buffer, buffer + sizeof(buffer), value);
+  const absl::string_view text(buffer, result.ptr - buffer);
+  const bool whole = text.find_first_of(".e") == absl::string_view::npos;
+  return absl::StrCat(text, whole ? ".0f" : "f");
+}
+
+std::string PowerOfTwoLiteral(int exponent) {
+  return absl::StrCat("0x1p", exponent, "f");
+}
+
+std::string PrintSide(const CacheSide& side, absl::string_view name) {
+  kv::DecodeOp decode = side.decode;
+  const int bits = kv::ElementBits(decode.getCodes().getType().getElement());
+  const bool uses_hi = 4 * bits > 32;
+  const bool blocks = side.block > 0;
+  std::string text = absl::StrCat(
+      "struct ", name, " {\n", "  static constexpr int kCodeBits = ", bits,
+      ";\n",
+      "  static constexpr bool kRowScale = ", side.row_scale ? "true" : "false",
+      ";\n", "  static constexpr int kBlock = ", side.block, ";\n",
+      "  // Two block scale codes to a pair of operands; kBlock > 0 only.\n",
+      "  static __device__ u32 BlockScalePair(u32 first, u32 second)");
+  if (blocks) {
+    absl::StrAppend(
+        &text, " {\n    return formats::", View(*decode.getScaleSequence()),
+        "(first, second);\n  }\n");
+  } else {
+    absl::StrAppend(&text, ";\n");
+  }
+  absl::StrAppend(
+      &text,
+      "  // Four codes in consecutive bits of (lo, hi) to two pairs of "
+      "operands.\n",
+      "  static __device__ void Decode4(u32 lo, ",
+      Parameter("u32", "hi", uses_hi), ", ",
+      Parameter("u32", "block_scales", blocks), ", u32 (&out)[2]) {\n",
+      "    formats::", View(*decode.getSequence()),
+      uses_hi ? "(lo, hi, out);\n" : "(lo, out);\n");
+  if (blocks) {
+    absl::StrAppend(&text,
+                    "    out[0] = arch::MulF16x2(out[0], block_scales);\n"
+                    "    out[1] = arch::MulF16x2(out[1], block_scales);\n");
+  }
+  return absl::StrCat(text, "  }\n};\n");
+}
+
+absl::StatusOr<std::string> PrintMaps(const AttentionGraph& graph) {
+  using Strings = std::vector<std::string>;
+  ASSIGN_OR_RETURN(const Strings score, Factors(graph.score_ops, "k"));
+  ASSIGN_OR_RETURN(const Strings weight, Factors(graph.weight_ops, "v"));
+  ASSIGN_OR_RETURN(const Strings out, Factors(graph.out_ops, "v"));
+  if (!weight.empty()) {
+    return NoTemplate(graph.weight_ops.front(), "a uniform scale on p",
+                      "scale the output instead");
+  }
+  ASSIGN_OR_RETURN(const std::string score_map,
+                   PrintScoreMap(graph, !score.empty()));
+  const absl::string_view score_start =
+      score.empty() ? absl::string_view("1.0f") : score.front();
+  return absl::StrCat(
+      "// One value for all keys of a query row.\n",
+      PrintUniform("ScoreUniform", "s", score_start,
+                   absl::MakeConstSpan(score).subspan(score.empty() ? 0 : 1)),
+      "// One score, natural units, from the dot of q and k.\n", score_map,
+      "// The weight of one V row from the unscaled softmax weight.\n",
+      "__device__ float ValueWeight(float p, ",
+      Parameter("float", "v_row_scale", graph.v.row_scale), ") {\n",
+      graph.v.row_scale ? "  p = p * v_row_scale;\n" : "", "  return p;\n}\n",
+      "constexpr bool kValueWeightScaled = ",
+      graph.v.row_scale ? "true" : "false",
+      ";  // ValueWeight depends on the key\n",
+      "// One value for all elements of an output row.\n",
+      PrintUniform("OutUniform", "o", "1.0f", out));
+}
+
+}  // namespace kvforge

@@ -1,0 +1,121 @@
+#include "compiler/passes/codec_table.h"
+
+#include <vector>
+
+#include "compiler/passes/exactness.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvforge {
+namespace {
+
+using kv::ElementKind;
+
+constexpr CodecFunction kDecode[] = {
+    {ElementKind::kBf16, ElementKind::kBf16, "PassThrough4",
+     "formats/plain.cuh", nullptr, 0},
+    {ElementKind::kF16, ElementKind::kF16, "PassThrough4", "formats/plain.cuh",
+     nullptr, 0},
+    {ElementKind::kE4m3, ElementKind::kF16, "E4m3ToF16Hardware4",
+     "formats/e4m3_hardware.cuh", &GpuTarget::has_e4m3_convert, 0},
+    // Seven bits moved into an f16 keep the exponent field: 15 - 7 too low.
+    {ElementKind::kE4m3, ElementKind::kF16, "E4m3ToF16Placed4",
+     "formats/e4m3.cuh", nullptr, 8},
+    {ElementKind::kE2m1, ElementKind::kF16, "E2m1ToF16Hardware4",
+     "formats/e2m1_hardware.cuh", &GpuTarget::has_e2m1_convert, 0},
+    {ElementKind::kE2m1, ElementKind::kF16, "E2m1ToF16Table4",
+     "formats/e2m1.cuh", nullptr, 0},
+};
+
+constexpr CodecFunction kScale[] = {
+    {ElementKind::kE4m3, ElementKind::kF16, "E4m3ScalePairHardware",
+     "formats/e4m3_hardware.cuh", &GpuTarget::has_e4m3_convert, 0},
+    {ElementKind::kE4m3, ElementKind::kF16, "E4m3ScalePairPlaced",
+     "formats/e4m3.cuh", nullptr, 8},
+};
+
+constexpr CodecFunction kEncode[] = {
+    {ElementKind::kE4m3, ElementKind::kF32, "E4m3EncodeHardware",
+     "formats/e4m3_hardware.cuh", &GpuTarget::has_e4m3_convert, 0},
+    {ElementKind::kE4m3, ElementKind::kF32, "E4m3EncodePlaced",
+     "formats/e4m3.cuh", nullptr, 0},
+    {ElementKind::kE2m1, ElementKind::kF32, "E2m1EncodeHardware",
+     "formats/e2m1_hardware.cuh", &GpuTarget::has_e2m1_convert, 0},
+    {ElementKind::kE2m1, ElementKind::kF32, "E2m1EncodePlaced",
+     "formats/e2m1.cuh", nullptr, 0},
+};
+
+NumberSet Decoded(const CodecFunction& function) {
+  return Shifted(NumbersOf(function.element), -function.repay_exponent);
+}
+
+std::string Elements(llvm::ArrayRef<CodecFunction> functions) {
+  std::vector<ElementKind> seen;
+  std::string text;
+  for (const CodecFunction& function : functions) {
+    if (llvm::is_contained(seen, function.element)) continue;
+    seen.push_back(function.element);
+    if (!text.empty()) text += ", ";
+    text += kv::ElementText(function.element).str();
+  }
+  return text;
+}
+
+}  // namespace
+
+llvm::ArrayRef<CodecFunction> DecodeFunctions() { return kDecode; }
+llvm::ArrayRef<CodecFunction> ScaleFunctions() { return kScale; }
+llvm::ArrayRef<CodecFunction> EncodeFunctions() { return kEncode; }
+
+const CodecFunction* FindCodecFunction(llvm::StringRef name) {
+  for (llvm::ArrayRef<CodecFunction> list :
+       {DecodeFunctions(), ScaleFunctions(), EncodeFunctions()}) {
+    for (const CodecFunction& function : list) {
+      if (function.name == name) return &function;
+    }
+  }
+  return nullptr;
+}
+
+bool IsAvailable(const CodecFunction& function, const GpuTarget& target) {
+  return !function.instruction || target.*function.instruction;
+}
+
+std::optional<DecodeChoice> ChooseDecode(ElementKind element,
+                                         std::optional<ElementKind> block_scale,
+                                         const GpuTarget& target) {
+  for (const CodecFunction& codes : DecodeFunctions()) {
+    if (codes.element != element || !IsAvailable(codes, target)) continue;
+    const NumberSet values = Decoded(codes);
+    if (!IsExactIn(values, codes.operand)) continue;
+    if (!block_scale) return DecodeChoice{&codes, nullptr};
+    for (const CodecFunction& scales : ScaleFunctions()) {
+      if (scales.element != *block_scale || scales.operand != codes.operand ||
+          !IsAvailable(scales, target)) {
+        continue;
+      }
+      if (IsExactIn(Decoded(scales), codes.operand) &&
+          IsExactIn(Product(values, Decoded(scales)), codes.operand)) {
+        return DecodeChoice{&codes, &scales};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+const CodecFunction* ChooseEncode(ElementKind element,
+                                  const GpuTarget& target) {
+  for (const CodecFunction& function : EncodeFunctions()) {
+    if (function.element == element && IsAvailable(function, target)) {
+      return &function;
+    }
+  }
+  return nullptr;
+}
+
+std::string DecodableElements() { return Elements(DecodeFunctions()); }
+
+std::string EncodableElements() {
+  return "bf16, f16, " + Elements(EncodeFunctions());
+}
+
+}  // namespace kvforge

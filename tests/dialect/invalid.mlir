@@ -1,0 +1,333 @@
+// RUN: kvforge-opt %s -split-input-file -verify-diagnostics
+
+kv.kernel @a {
+  // expected-error @below {{'k' is no dimension; dimensions: m, n, d, e, h, s}}
+  %q = kv.load_q : !kv.mat<m x k, bf16>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{'f8' is no element type}}
+  %q = kv.load_q : !kv.mat<m x d, f8>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{mat of e4m3 does not exist; elements of mat: f32, bf16, f16}}
+  %q = kv.load_q : !kv.mat<m x d, e4m3>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{dimension d appears twice in 'd x d/16'}}
+  %q = kv.load_q : !kv.mat<d x d/16, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{a block has at least 2 entries}}
+  %s = kv.load_scale "k" : !kv.scale<n x d/1>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{codes are tokens by channels, such as 'n x d', not 'd x n'}}
+  %c = kv.load_codes "k" : !kv.codes<d x n, e4m3>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{mat needs a dimension}}
+  %c = kv.load_q : !kv.mat<>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{result is '!kv.mat<n x d, bf16>', not 'm x d' of f32 or bf16 or f16}}
+  %q = kv.load_q : !kv.mat<n x d, bf16>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{side of the cache, "k" or "v"}}
+  %c = kv.load_codes "q" : !kv.codes<n x d, e4m3>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{side "k" has channels d, not e}}
+  %c = kv.load_codes "k" : !kv.codes<n x e, e4m3>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{a stored scale varies over tokens (n) or channels (d), not over 'h'; use kv.arg_scale for a given one}}
+  %s = kv.load_scale "k" : !kv.scale<h>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{a minimum is f32, not e4m3}}
+  %s = kv.load_scale "k" minimum : !kv.scale<n, e4m3>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{no launch argument is called "scale"; arguments: sm_scale, k_scale, v_scale}}
+  %s = kv.arg_scale "scale" : !kv.scale<>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{a launch argument is one f32 or one per kv head, not '!kv.scale<n>'}}
+  %s = kv.arg_scale "k_scale" : !kv.scale<n>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{exponent 128 is outside [-126, 127], the normal f32 range}}
+  %s = kv.const_scale exp2(128) : !kv.scale<>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %s = kv.load_scale "v" : !kv.scale<n x e/16, e4m3>
+  // expected-error @below {{scale varies over 'n x e/16', which is not within 'n x d' of the codes}}
+  %k = kv.dequant %c scales(%s) : (!kv.codes<n x d, e4m3>, !kv.scale<n x e/16, e4m3>) -> !kv.mat<n x d, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  // expected-error @below {{result is '!kv.mat<n x d, f16>', not 'n x d' of f32}}
+  %k = kv.dequant %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f16>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  // expected-error @below {{result without a sequence is '!kv.mat<n x d, f16>', not 'n x d' of f32}}
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f16>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %b = kv.load_scale "k" : !kv.scale<n x d/16, e4m3>
+  // expected-error @below {{a block scale and a scale_sequence come together}}
+  %k = kv.decode %c, %b sequence("E4m3ToF16Placed4") : (!kv.codes<n x d, e4m3>, !kv.scale<n x d/16, e4m3>) -> !kv.mat<n x d, f16>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  // expected-error @below {{result is '!kv.mat<m x d, f32>', not 'm x d' of f16 or bf16}}
+  %n = kv.narrow %q : !kv.mat<m x d, bf16> -> !kv.mat<m x d, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  // expected-error @below {{'m x d' and 'n x d' have no dot over n: both need the whole dimension, and share no other}}
+  %s = kv.dot %q, %k reduce(n) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x d, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  // expected-error @below {{'n x d' and 'n x d' have no dot over d: both need the whole dimension, and share no other}}
+  %s = kv.dot %k, %k reduce(d) : !kv.mat<n x d, f32>, !kv.mat<n x d, f32> -> !kv.mat<n, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  // expected-error @below {{result is '!kv.mat<m x n, f32>', not 'm x n x d/32' of f32}}
+  %s = kv.dot %q, %k reduce(d/32) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %s = kv.dot %q, %k reduce(d) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  %x = kv.load_scale "k" : !kv.scale<n x d/16>
+  // expected-error @below {{result is '!kv.mat<m x n, f32>', not 'm x n x d/16' of f32}}
+  %t = kv.scale %s, %x : !kv.mat<m x n, f32>, !kv.scale<n x d/16> -> !kv.mat<m x n, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %s = kv.dot %q, %k reduce(d/32) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n x d/32, f32>
+  %x = kv.load_scale "k" : !kv.scale<n x d/16>
+  // expected-error @below {{'m x n x d/32' is too coarse for a scale over 'n x d/16'}}
+  %t = kv.scale %s, %x : !kv.mat<m x n x d/32, f32>, !kv.scale<n x d/16> -> !kv.mat<m x n x d/32, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  // expected-error @below {{'m x d' has no dimension n}}
+  %t = kv.sum %q over(n) : !kv.mat<m x d, bf16> -> !kv.mat<m, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %s = kv.dot %q, %k reduce(d) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  %t = kv.sum %q over(m) : !kv.mat<m x d, bf16> -> !kv.mat<d, f32>
+  // expected-error @below {{addend varies over 'd', which is not within 'm x n'}}
+  %u = kv.shift %s, %t : !kv.mat<m x n, f32>, !kv.mat<d, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %s = kv.dot %q, %k reduce(d) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  // expected-error @below {{softcap is not positive and finite}}
+  %t = kv.map %s softcap(0.0) : !kv.mat<m x n, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %s = kv.dot %q, %k reduce(d) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  // expected-error @below {{a window has at least 1 key}}
+  %t = kv.mask %s window(0) : !kv.mat<m x n, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %s = kv.dot %q, %k reduce(d) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  // expected-error @below {{'m x n' has no dimension d}}
+  %p, %l = kv.softmax %s over(d) : !kv.mat<m x n, f32> -> !kv.mat<m, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %x = kv.load_rows "k" : !kv.mat<n x d, bf16>
+  // expected-error @below {{a scale found from rows varies over tokens and at most blocks of channels, not over 'd'}}
+  %c, %s = kv.quantize %x : (!kv.mat<n x d, bf16>) -> (!kv.codes<n x d, e4m3>, !kv.scale<d>)
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %x = kv.load_rows "k" : !kv.mat<n x d, bf16>
+  %g = kv.load_scale "k" : !kv.scale<n>
+  // expected-error @below {{a given scale is one value or one per kv head, not '!kv.scale<n>'}}
+  %c = kv.quantize %x given(%g) : (!kv.mat<n x d, bf16>, !kv.scale<n>) -> !kv.codes<n x d, e4m3>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{lse is '!kv.mat<m, f32>', not 's x m' of f32}}
+  %o, %l = kv.load_partials : !kv.mat<s x m x e, f32>, !kv.mat<m, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %o, %l = kv.load_partials : !kv.mat<s x m x e, f32>, !kv.mat<s x m, f32>
+  // expected-error @below {{output and lse must both have dimension e}}
+  %r, %t = kv.merge %o, %l over(e) : !kv.mat<s x m x e, f32>, !kv.mat<s x m, f32> -> !kv.mat<s x m, f32>, !kv.mat<m, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{block with no terminator}}
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+}
+
+// -----
+
+// expected-error @below {{has block arguments; kernels take launch arguments by name (kv.arg_scale)}}
+kv.kernel @a {
+^bb0(%x : !kv.mat<m x d, bf16>):
+  kv.yield
+}

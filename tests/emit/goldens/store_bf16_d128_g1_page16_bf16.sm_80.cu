@@ -1,0 +1,20 @@
+// store/bf16/d128/g1/page16/bf16 for sm_80, tile 16x0/1/4
+#include "arch/select.cuh"
+#include "formats/element.cuh"
+#include "formats/plain.cuh"
+#include "kernels/store_args.h"
+
+namespace kvforge::spec {
+
+constexpr int kHeadDim = 128;
+constexpr int kValueDim = 128;
+constexpr int kPageSize = 16;
+constexpr int kBlockM = 16;
+constexpr int kWarps = 4;
+using SourceElement = formats::Bf16;
+using KQuantizer = formats::Bf16Row;
+using VQuantizer = formats::Bf16Row;
+
+}  // namespace kvforge::spec
+
+#include "kernels/store.cuh"
