@@ -1,0 +1,83 @@
+#include "kernels/attention.h"
+
+#include <cmath>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/argument_checks.h"
+#include "runtime/base/status_macros.h"
+
+namespace kvforge {
+
+absl::Status CheckAttentionCounts(const KernelSpec& spec, int num_q_heads,
+                                  const AttentionArgs& args) {
+  const std::string kernel(KernelName(spec.kernel));
+  RETURN_IF_ERROR(CheckCount(kernel, "batch", args.batch));
+  RETURN_IF_ERROR(CheckCount(kernel, "total_q", args.total_q));
+  RETURN_IF_ERROR(CheckCount(kernel, "num_q_heads", num_q_heads));
+  RETURN_IF_ERROR(CheckCount(kernel, "num_kv_heads", args.num_kv_heads));
+  if (args.num_kv_heads == 0 || num_q_heads % args.num_kv_heads != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kernel, ": num_q_heads = ", num_q_heads,
+        " is not a multiple of num_kv_heads = ", args.num_kv_heads,
+        "; every kv head must serve the same number of q heads; check the "
+        "model's head counts"));
+  }
+  if (num_q_heads / args.num_kv_heads != spec.group) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kernel, ": num_q_heads / num_kv_heads = ",
+        num_q_heads / args.num_kv_heads, " with a kernel of group ", spec.group,
+        "; a kernel serves the group it was prepared for; prepare ", kernel,
+        " with g", num_q_heads / args.num_kv_heads));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAttention(const KernelSpec& spec, int num_q_heads,
+                            bool needs_out, AttentionArgs& args) {
+  const std::string kernel(KernelName(spec.kernel));
+  RETURN_IF_ERROR(CheckTokenRows(kernel, "q", args.q, args.q_token_stride,
+                                 args.q_head_stride, args.total_q, num_q_heads,
+                                 int64_t{spec.head_dim} * DTypeBytes(spec.type),
+                                 kRowAlignment,
+                                 /*written=*/false));
+  RETURN_IF_ERROR(CheckPointer(kernel, "q_indptr", args.q_indptr, 4,
+                               "i32 row offsets, batch + 1 of them"));
+  RETURN_IF_ERROR(CheckPointer(kernel, "kv_lens", args.kv_lens, 4,
+                               "i32 lengths, one a sequence"));
+  RETURN_IF_ERROR(CheckPointer(kernel, "page_table", args.page_table, 4,
+                               "i32 page numbers of each sequence"));
+  if (args.page_table_stride < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kernel, ": page_table_stride = ", args.page_table_stride,
+        " is negative; 0 or more elements are supported; pass the row length "
+        "of page_table"));
+  }
+  RETURN_IF_ERROR(CheckCacheView(kernel, "k", *spec.k_format, spec.head_dim,
+                                 kUnknownPages, spec.page_size,
+                                 args.num_kv_heads, args.k));
+  RETURN_IF_ERROR(CheckCacheView(kernel, "v", *spec.v_format, spec.v_head_dim,
+                                 kUnknownPages, spec.page_size,
+                                 args.num_kv_heads, args.v));
+  if (spec.sinks) {
+    RETURN_IF_ERROR(CheckPointer(kernel, "sinks", args.sinks, 4,
+                                 "f32 sink logits, one a q head"));
+  }
+  if (!std::isfinite(args.sm_scale)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kernel, ": sm_scale = ", args.sm_scale,
+        " is not finite; any finite scale is supported; pass 1/sqrt(head_dim) "
+        "or the model's own"));
+  }
+  if (!needs_out) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckTokenRows(
+      kernel, "out", args.out, args.out_token_stride, args.out_head_stride,
+      args.total_q, num_q_heads,
+      int64_t{spec.v_head_dim} * DTypeBytes(spec.out), kRowAlignment,
+      /*written=*/true));
+  if (args.lse == nullptr) return absl::OkStatus();
+  return CheckTokenRows(kernel, "lse", args.lse, args.lse_token_stride * 4, 4,
+                        args.total_q, num_q_heads, 4, 4, /*written=*/true);
+}
+
+}  // namespace kvforge

@@ -1,0 +1,16 @@
+# Fails if LIBRARY names a library of LLVM, MLIR, Clang or CUDA as needed.
+execute_process(COMMAND ${READELF} -d ${LIBRARY}
+  OUTPUT_VARIABLE dynamic RESULT_VARIABLE result)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "${READELF} -d ${LIBRARY} failed: ${result}")
+endif()
+string(REGEX MATCHALL "\\(NEEDED\\)[^\n]*" needed "${dynamic}")
+if(NOT needed)
+  message(FATAL_ERROR "${LIBRARY} needs no library at all: is it one?")
+endif()
+foreach(line ${needed})
+  message(STATUS "${line}")
+  if(line MATCHES "LLVM|MLIR|clang|cuda|nvrtc")
+    message(FATAL_ERROR "${LIBRARY} must not need: ${line}")
+  endif()
+endforeach()

@@ -1,0 +1,298 @@
+#include "kernels/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "compiler/tile/tile_selector.h"
+#include "kernels/build_id.h"
+#include "kernels/jit_loader.h"
+#include "runtime/base/digest.h"
+#include "runtime/base/file.h"
+#include "runtime/base/knobs.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/cuda/compile_options.h"
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/module.h"
+
+namespace kvforge {
+namespace {
+
+// What split decode is sized for where there is no GPU: few, so that the host
+// target runs few blocks.
+constexpr int kHostMultiprocessors = 8;
+
+constexpr char kHostArchPrefix[] = "host-";
+
+double MillisecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(
+             std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+// Digest of every file of a folder of templates: path and text.
+absl::StatusOr<std::string> FolderDigest(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::vector<std::string> paths;
+  for (fs::recursive_directory_iterator it(folder, error), end;
+       !error && it != end; it.increment(error)) {
+    if (it->is_regular_file(error)) paths.push_back(it->path().string());
+  }
+  if (error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("templates folder ", folder, ": ", error.message(),
+                     "; it must be a readable folder; correct templates_dir or "
+                     "leave it empty"));
+  }
+  std::sort(paths.begin(), paths.end());
+  Sha256 digest;
+  for (const std::string& path : paths) {
+    ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+    const std::string name = path.substr(folder.size());
+    digest.Update(absl::StrCat(name.size(), ":", name, text.size(), ":", text));
+  }
+  return digest.FinishHex();
+}
+
+absl::StatusOr<GpuTarget> TargetOfDevice(const Device& device) {
+  GpuTarget gpu = TargetForComputeCapability(device.compute_capability());
+  if (!gpu.served) {
+    return absl::UnimplementedError(absl::StrCat(
+        "device ", device.ordinal(), " (", device.name(),
+        ") has compute capability ", device.compute_capability() / 10, ".",
+        device.compute_capability() % 10,
+        ", for which no kernel is generated; `kvforge gpus` lists those that "
+        "are served; choose another device"));
+  }
+  const DeviceLimits& limits = device.limits();
+  gpu.shared_bytes_opt_in = limits.shared_bytes_opt_in;
+  gpu.shared_bytes_per_sm = limits.shared_bytes_per_sm;
+  gpu.shared_bytes_reserved = limits.shared_bytes_reserved;
+  gpu.warps_per_sm = limits.threads_per_sm / 32;
+  gpu.registers_per_sm = limits.registers_per_sm;
+  return gpu;
+}
+
+}  // namespace
+
+absl::StatusOr<EngineOptions> EngineOptionsFromEnvironment() {
+  ASSIGN_OR_RETURN(const Knobs knobs, EnvironmentKnobs());
+  EngineOptions options;
+  const DiskCacheOptions cache = DiskCacheOptionsFromKnobs(knobs);
+  options.cache_roots = cache.roots;
+  options.cache_byte_cap = cache.byte_cap;
+  options.strict = knobs.strict();
+  options.templates_dir = knobs.templates_dir;
+  if (!knobs.strict()) options.jit_path = knobs.jit_path;
+  options.dump_dir = knobs.dump_dir;
+  options.recompile = knobs.recompile;
+  return options;
+}
+
+PreparedKernel::PreparedKernel() = default;
+PreparedKernel::~PreparedKernel() = default;
+
+absl::Status PreparedKernel::Launch(int64_t blocks, const void* args,
+                                    size_t args_bytes, void* stream) const {
+  if (blocks == 0) return absl::OkStatus();
+  const LaunchFacts& facts = entry_->facts;
+  if (cuda_ != nullptr) {
+    return cuda_->Launch(
+        {blocks, facts.block_threads, facts.dynamic_shared_bytes},
+        static_cast<CuStream>(stream), args, args_bytes);
+  }
+  kvforge_jit_host_launch launch = {};
+  launch.grid_blocks = blocks;
+  launch.block_threads = facts.block_threads;
+  launch.shared_bytes = facts.dynamic_shared_bytes;
+  launch.args = args;
+  // Every launch has another fiber order; all follow from the engine's seed.
+  launch.seed = seed_ + launches_.fetch_add(1);
+  int high_water = 0;
+  RETURN_IF_ERROR(host_->Run(launch, &high_water));
+  int seen = shared_high_water_.load();
+  while (seen < high_water &&
+         !shared_high_water_.compare_exchange_weak(seen, high_water)) {
+  }
+  return absl::OkStatus();
+}
+
+Engine::Engine(EngineOptions options) : options_(std::move(options)) {}
+Engine::~Engine() = default;
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
+  std::unique_ptr<Engine> engine(new Engine(std::move(options)));
+  const EngineOptions& opts = engine->options_;
+  if (opts.target == TargetKind::kCuda) {
+    ASSIGN_OR_RETURN(engine->device_, Device::Open(opts.device));
+    ASSIGN_OR_RETURN(engine->gpu_, TargetOfDevice(*engine->device_));
+    engine->multiprocessors_ = engine->device_->limits().sm_count;
+  } else {
+    ASSIGN_OR_RETURN(const GpuTarget* gpu, FindTarget(opts.gpu));
+    engine->gpu_ = *gpu;
+    engine->multiprocessors_ = kHostMultiprocessors;
+  }
+  engine->build_id_ = kBuildId;
+  if (!opts.templates_dir.empty()) {
+    ASSIGN_OR_RETURN(const std::string digest,
+                     FolderDigest(opts.templates_dir));
+    absl::StrAppend(&engine->build_id_, "+", digest);
+  }
+  KernelStoreOptions store;
+  store.cache.roots = opts.cache_roots;
+  store.cache.byte_cap = opts.cache_byte_cap;
+  store.cache.warn = opts.log;
+  store.recompile = opts.recompile;
+  store.log = opts.log;
+  if (!opts.strict) {
+    Engine* self = engine.get();  // owns the store, outlives its calls
+    store.compile = [self](const KernelRequest& request) {
+      return self->CompileEntry(request);
+    };
+    store.on_compile = [self](const CompileReport& report) {
+      std::lock_guard lock(self->mutex_);
+      self->statistics_.compile_ms += report.milliseconds;
+    };
+  }
+  engine->store_ = std::make_unique<KernelStore>(std::move(store));
+  return engine;
+}
+
+KeyFields Engine::Key(const KernelSpec& spec, const Tile& tile,
+                      const GpuTarget& gpu, absl::string_view target) const {
+  KeyFields key;
+  key.spec = spec.Text();
+  key.tile = tile.Text();
+  if (target == "host") {
+    key.arch = absl::StrCat(kHostArchPrefix, gpu.name);
+  } else {
+    key.arch = std::string(gpu.nvrtc_arch);
+    key.options = CudaCompileOptions();
+  }
+  key.build_id = build_id_;
+  return key;
+}
+
+absl::StatusOr<std::shared_ptr<const JitLibrary>> Engine::Jit() {
+  std::lock_guard lock(mutex_);
+  if (jit_ == nullptr) {
+    ASSIGN_OR_RETURN(jit_, JitLibrary::Open(options_.jit_path));
+  }
+  return jit_;
+}
+
+absl::StatusOr<Entry> Engine::CompileEntry(const KernelRequest& request) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const JitLibrary> jit, Jit());
+  JitRequest job;
+  job.spec = request.key.spec;
+  job.tile = request.key.tile;
+  job.gpu = request.gpu;
+  job.target = request.target;
+  job.overlay = options_.templates_dir;
+  job.dump_dir = options_.dump_dir;
+  ASSIGN_OR_RETURN(Entry entry, jit->Compile(job));
+  entry.key = request.key;
+  entry.facts.compiled_at =
+      absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
+  return entry;
+}
+
+absl::StatusOr<std::shared_ptr<const Entry>> Engine::Fetch(
+    const KernelRequest& request, KernelSource* source) {
+  KernelSource from = KernelSource::kMemory;
+  ASSIGN_OR_RETURN(std::shared_ptr<const Entry> entry,
+                   store_->Get(request, &from));
+  if (source != nullptr) *source = from;
+  if (from == KernelSource::kDisk) {
+    std::lock_guard lock(mutex_);
+    ++statistics_.disk_hits;
+  }
+  return entry;
+}
+
+absl::StatusOr<std::shared_ptr<PreparedKernel>> Engine::Load(
+    const KernelSpec& spec, const Tile& tile,
+    std::shared_ptr<const Entry> entry) {
+  const auto start = std::chrono::steady_clock::now();
+  auto kernel = std::make_shared<PreparedKernel>();
+  kernel->spec_ = spec;
+  kernel->tile_ = tile;
+  kernel->seed_ = options_.seed;
+  if (device_ != nullptr) {
+    ASSIGN_OR_RETURN(kernel->cuda_,
+                     Module::Load(device_, entry->payload, entry->symbol,
+                                  entry->facts.dynamic_shared_bytes));
+  } else {
+    ASSIGN_OR_RETURN(const std::shared_ptr<const JitLibrary> jit, Jit());
+    ASSIGN_OR_RETURN(kernel->host_,
+                     jit->LoadHost(entry->payload, entry->symbol));
+  }
+  kernel->entry_ = std::move(entry);
+  std::lock_guard lock(mutex_);
+  statistics_.load_ms += MillisecondsSince(start);
+  return kernel;
+}
+
+absl::StatusOr<std::shared_ptr<const PreparedKernel>> Engine::Prepare(
+    const KernelSpec& spec) {
+  RETURN_IF_ERROR(ValidateSpec(spec));
+  ASSIGN_OR_RETURN(const TileCandidate choice, SelectTile(spec, gpu_));
+  return Prepare(spec, choice.tile);
+}
+
+absl::StatusOr<std::shared_ptr<const PreparedKernel>> Engine::Prepare(
+    const KernelSpec& spec, const Tile& tile) {
+  RETURN_IF_ERROR(ValidateSpec(spec));
+  KernelRequest request;
+  request.target = device_ != nullptr ? "cuda" : "host";
+  request.gpu = std::string(gpu_.name);
+  request.key = Key(spec, tile, gpu_, request.target);
+  const std::string digest = KeyDigest(request.key);
+  {
+    std::lock_guard lock(mutex_);
+    const auto loaded = loaded_.find(digest);
+    if (loaded != loaded_.end()) {
+      ++statistics_.memory_hits;
+      return loaded->second;
+    }
+  }
+  ASSIGN_OR_RETURN(std::shared_ptr<const Entry> entry, Fetch(request, nullptr));
+  absl::StatusOr<std::shared_ptr<PreparedKernel>> kernel =
+      Load(spec, tile, std::move(entry));
+  if (!kernel.ok() && absl::IsDataLoss(kernel.status())) {
+    // A damaged entry is a miss: set it aside and get the kernel once more.
+    store_->Discard(request.key, kernel.status().message());
+    ASSIGN_OR_RETURN(entry, Fetch(request, nullptr));
+    kernel = Load(spec, tile, std::move(entry));
+  }
+  RETURN_IF_ERROR(kernel.status());
+  // Two threads may have loaded the same kernel; all callers get the first.
+  std::lock_guard lock(mutex_);
+  return loaded_.try_emplace(digest, *std::move(kernel)).first->second;
+}
+
+absl::StatusOr<std::shared_ptr<const Entry>> Engine::Compile(
+    const KernelSpec& spec, const GpuTarget& gpu, absl::string_view target,
+    KernelSource* source) {
+  RETURN_IF_ERROR(ValidateSpec(spec));
+  ASSIGN_OR_RETURN(const TileCandidate choice, SelectTile(spec, gpu));
+  KernelRequest request;
+  request.key = Key(spec, choice.tile, gpu, target);
+  request.gpu = std::string(gpu.name);
+  request.target = std::string(target);
+  return Fetch(request, source);
+}
+
+EngineStatistics Engine::statistics() const {
+  std::lock_guard lock(mutex_);
+  EngineStatistics statistics = statistics_;
+  statistics.compiles = store_->compile_count();
+  return statistics;
+}
+
+}  // namespace kvforge

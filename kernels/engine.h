@@ -1,0 +1,174 @@
+// What a user creates first: a target (a GPU, or the CPU running the text of a
+// named GPU) and the store of its compiled kernels.
+//
+// Prepare resolves the tile, finds or compiles the kernel and loads it, which
+// may take seconds. Running a prepared kernel (store.h, decode.h, extend.h,
+// merge.h) only launches: no allocation, no host synchronisation, no compile,
+// so launches may be captured into a CUDA graph.
+//
+// All calls are safe from several threads. A PreparedKernel must not outlive
+// the process's use of its device; it may outlive its Engine.
+#ifndef KVFORGE_KERNELS_ENGINE_H_
+#define KVFORGE_KERNELS_ENGINE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "compiler/spec/kernel_spec.h"
+#include "compiler/target/target.h"
+#include "compiler/tile/tile.h"
+#include "runtime/kernel_store.h"
+
+namespace kvforge {
+
+class Device;
+class HostKernel;
+class JitLibrary;
+class Module;
+
+enum class TargetKind { kHost, kCuda };
+
+struct EngineOptions {
+  TargetKind target = TargetKind::kHost;
+  // The GPU whose text the CPU runs; kHost only.
+  std::string gpu = "sm_80";
+  int device = 0;  // ordinal; kCuda only
+  // Folders of compiled kernels: the first is written to, the others only read.
+  // Empty: no disk cache. CacheRootsFromEnvironment gives the user's.
+  std::vector<CacheRoot> cache_roots;
+  int64_t cache_byte_cap = kDefaultCacheBytes;  // of the first; 0 = none
+  bool strict = false;  // compile nothing: a miss is kNotFound
+  // Folder whose files replace embedded templates; "" = none. Its digest is
+  // part of the cache key.
+  std::string templates_dir;
+  std::string jit_path;  // libkvforge_jit.so; "" = beside this library
+  std::string dump_dir;  // text and payload of each compile; "" = none
+  bool recompile = false;
+  uint64_t seed = 1;  // of the fiber order; kHost only
+  // Lines for a log, from any thread; may be null.
+  std::function<void(absl::string_view line)> log;
+};
+
+// Options with cache folders, overlay, JIT library, dump folder and strictness
+// from the environment (runtime/base/knobs.h).
+absl::StatusOr<EngineOptions> EngineOptionsFromEnvironment();
+
+struct EngineStatistics {
+  int64_t compiles = 0;     // this engine's, failed ones included
+  int64_t disk_hits = 0;    // kernels loaded from a cache folder
+  int64_t memory_hits = 0;  // Prepare calls that found a loaded kernel
+  double compile_ms = 0;    // summed over threads
+  double load_ms = 0;
+};
+
+// A loaded kernel with everything its launches need.
+class PreparedKernel {
+ public:
+  PreparedKernel();
+  ~PreparedKernel();
+  PreparedKernel(const PreparedKernel&) = delete;
+  PreparedKernel& operator=(const PreparedKernel&) = delete;
+
+  const KernelSpec& spec() const { return spec_; }
+  const Tile& tile() const { return tile_; }
+  const LaunchFacts& facts() const { return entry_->facts; }
+  const KeyFields& key() const { return entry_->key; }
+
+  // Queues `blocks` blocks on `stream` (a CUstream) and returns; on the host
+  // target `stream` is ignored and the launch has finished on return. `args` is
+  // the argument struct of the kernel. 0 blocks: nothing is launched.
+  absl::Status Launch(int64_t blocks, const void* args, size_t args_bytes,
+                      void* stream) const;
+
+  // One past the highest shared byte that any launch accessed; kHost only,
+  // 0 before the first launch.
+  int shared_high_water() const { return shared_high_water_.load(); }
+
+ private:
+  friend class Engine;
+
+  KernelSpec spec_;
+  Tile tile_;
+  std::shared_ptr<const Entry> entry_;
+  std::unique_ptr<Module> cuda_;  // one of the two
+  std::unique_ptr<HostKernel> host_;
+  uint64_t seed_ = 0;
+  mutable std::atomic<uint64_t> launches_ = 0;
+  mutable std::atomic<int> shared_high_water_ = 0;
+};
+
+class Engine {
+ public:
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(EngineOptions options);
+  ~Engine();
+
+  // Errors  kInvalidArgument    the spec breaks a rule of kernel_spec.h
+  //         kUnimplemented      no kernel for this format, feature or GPU
+  //         kResourceExhausted  not even the smallest tile fits
+  //         kNotFound           strict, and no cache folder has it
+  //         kInternal           the compiler rejected our text; log inside
+  absl::StatusOr<std::shared_ptr<const PreparedKernel>> Prepare(
+      const KernelSpec& spec);
+  // The same with a tile other than the selector's.
+  absl::StatusOr<std::shared_ptr<const PreparedKernel>> Prepare(
+      const KernelSpec& spec, const Tile& tile);
+
+  // The compiled kernel, not loaded: what priming needs. Also for a GPU other
+  // than the engine's own (`target`: "cuda" or "host").
+  absl::StatusOr<std::shared_ptr<const Entry>> Compile(
+      const KernelSpec& spec, const GpuTarget& gpu, absl::string_view target,
+      KernelSource* source = nullptr);
+
+  // The key that Prepare looks up.
+  KeyFields Key(const KernelSpec& spec, const Tile& tile, const GpuTarget& gpu,
+                absl::string_view target) const;
+
+  // Limits are the driver's on a live device.
+  const GpuTarget& gpu() const { return gpu_; }
+  TargetKind target() const { return options_.target; }
+  // Multiprocessors that split decode is sized for.
+  int multiprocessors() const { return multiprocessors_; }
+  EngineStatistics statistics() const;
+  const EngineOptions& options() const { return options_; }
+  DiskCache& disk() { return store_->disk(); }
+  // The GPU; null on the host target.
+  const std::shared_ptr<const Device>& device() const { return device_; }
+  // Opens libkvforge_jit on the first call.
+  absl::StatusOr<std::shared_ptr<const JitLibrary>> Jit();
+
+ private:
+  explicit Engine(EngineOptions options);
+
+  absl::StatusOr<Entry> CompileEntry(const KernelRequest& request);
+  absl::StatusOr<std::shared_ptr<PreparedKernel>> Load(
+      const KernelSpec& spec, const Tile& tile,
+      std::shared_ptr<const Entry> entry);
+  absl::StatusOr<std::shared_ptr<const Entry>> Fetch(
+      const KernelRequest& request, KernelSource* source);
+
+  const EngineOptions options_;
+  GpuTarget gpu_ = {};
+  int multiprocessors_ = 0;
+  std::string build_id_;
+  std::shared_ptr<const Device> device_;
+  std::unique_ptr<KernelStore> store_;
+
+  mutable std::mutex mutex_;
+  // All guarded by mutex_.
+  std::shared_ptr<const JitLibrary> jit_;
+  std::map<std::string, std::shared_ptr<const PreparedKernel>> loaded_;
+  EngineStatistics statistics_;
+};
+
+}  // namespace kvforge
+
+#endif  // KVFORGE_KERNELS_ENGINE_H_

@@ -1,0 +1,46 @@
+// Attends the query tokens of a ragged batch to their sequences' cached tokens,
+// for prefill and chunked prefill over a cached prefix:
+//   out[t,h] = softmax_j(scale * q[t,h] . K[j,h/g]) . V[j,h/g]
+// where j runs over the visible keys below kv_lens[b], b the sequence of row t.
+// The new tokens' own K and V must be in the cache already. Causal masks are
+// aligned at the end: row i of m sees keys up to kv_len - m + i.
+//
+//   q           spec.type [total_q, q heads, head_dim]     16-byte aligned
+//   out         spec.out  [total_q, q heads, v_head_dim]   16-byte aligned
+//   lse         f32 [total_q, q heads], natural log, or null
+//   q_indptr    i32 [batch + 1], ascending from 0; rows past q_indptr[batch]
+//               are padding and stay as they are
+//   kv_lens     i32 [batch], 0 or more
+//   page_table  i32 [batch, ceil(kv_len / page_size) or more]
+//   sinks       f32 [q heads] if the spec has sinks
+//
+// A row with no visible key gives out 0 and lse -inf (with a sink: the sink).
+// Bytes of the cache at and beyond kv_len may be anything. All pointers are
+// memory of the engine's target and must not overlap `out`. Queues work on
+// `stream` and returns without waiting; safe from several threads. Access
+// widths, splits and partial_* of `args` are this call's to fill in.
+//
+// Errors  kInvalidArgument  a pointer, alignment, count or stride rule above is
+//                           broken; nothing was launched
+// Source  online softmax: arXiv:1805.02867, section 3. Oracle:
+//         kernels/reference.h
+#ifndef KVFORGE_KERNELS_EXTEND_H_
+#define KVFORGE_KERNELS_EXTEND_H_
+
+#include "absl/status/status.h"
+#include "kernels/engine.h"
+#include "templates/kernels/attention_args.h"
+
+namespace kvforge {
+
+struct ExtendParams {
+  AttentionArgs args = {};
+  int num_q_heads = 0;  // args.num_kv_heads * the spec's group
+};
+
+absl::Status RunExtend(const PreparedKernel& kernel, const ExtendParams& params,
+                       void* stream);
+
+}  // namespace kvforge
+
+#endif  // KVFORGE_KERNELS_EXTEND_H_

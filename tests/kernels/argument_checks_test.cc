@@ -1,0 +1,312 @@
+// What the public calls refuse, in their own words: whole sentences.
+#include <cmath>
+
+#include "kernels/argument_checks.h"
+#include "kernels/extend.h"
+#include "kernels/merge.h"
+#include "kernels/store.h"
+#include "tests/kernels/test_engine.h"
+
+namespace kvforge {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(RowsOverlap, ExactForEveryArrangement) {
+  // NHD and HND, dense.
+  EXPECT_FALSE(RowsOverlap({64, {100, 16, 3}, {3072, 192, 64}}));
+  EXPECT_FALSE(RowsOverlap({64, {100, 16, 3}, {3072, 64, 1024}}));
+  // One byte too little between heads, slots, pages.
+  EXPECT_TRUE(RowsOverlap({64, {100, 16, 3}, {3072, 192, 63}}));
+  EXPECT_TRUE(RowsOverlap({64, {100, 16, 3}, {3072, 191, 64}}));
+  EXPECT_TRUE(RowsOverlap({64, {100, 16, 3}, {3071, 192, 64}}));
+  // A stride of 0 repeats rows; of a dimension of one entry it means nothing.
+  EXPECT_TRUE(RowsOverlap({64, {100, 16, 3}, {3072, 64, 0}}));
+  EXPECT_FALSE(RowsOverlap({64, {100, 16, 1}, {1024, 64, 0}}));
+  // Rows woven into each other's gaps: 0, 128, 192, 320, 384 ... do not meet.
+  EXPECT_FALSE(RowsOverlap({64, {1, 2, 2}, {0, 192, 128}}));
+  EXPECT_TRUE(RowsOverlap({65, {1, 2, 2}, {0, 192, 128}}));
+  // Backwards.
+  EXPECT_FALSE(RowsOverlap({64, {4, 16, 2}, {2048, -64, 1024}}));
+  EXPECT_TRUE(RowsOverlap({64, {4, 16, 2}, {2048, -64, 1000}}));
+  // Pages whose distance passes 2^31.
+  EXPECT_FALSE(
+      RowsOverlap({64, {kUnknownPages, 16, 2}, {7768ll * 276480, 128, 64}}));
+}
+
+TEST(WidestAccess, FollowsBaseStridesAndRow) {
+  alignas(64) static char memory[64];
+  const auto width = [](const void* base, absl::Span<const int64_t> strides,
+                        int64_t row_bytes) {
+    const absl::StatusOr<int> bytes =
+        WidestAccess("store", "x", base, strides, row_bytes, {16, 8, 4});
+    return bytes.ok() ? *bytes : 0;
+  };
+  EXPECT_EQ(width(memory, {256, 128}, 128), 16);
+  EXPECT_EQ(width(memory + 8, {256, 128}, 128), 8);
+  EXPECT_EQ(width(memory, {256, 136}, 128), 8);
+  EXPECT_EQ(width(memory, {256, 128}, 40), 8);  // nvfp4_row at head_dim 80
+  EXPECT_EQ(width(memory, {132, 132}, 128), 4);
+  EXPECT_EQ(width(memory + 2, {256, 128}, 128), 0);
+  EXPECT_EQ(
+      WidestAccess("store", "k.codes", memory + 2, {256, 128}, 128, {16, 8, 4})
+          .status()
+          .message(),
+      "store: base and strides of k.codes are multiples of 2 bytes only, "
+      "its rows have 128 bytes; accesses are 16, 8, 4 bytes wide; align "
+      "the base and every stride to 4 bytes or more");
+}
+
+CaseOptions SmallCase(const std::string& format) {
+  CaseOptions options;
+  options.name = options.format = format;
+  options.head_dim = 64;
+  options.num_q_heads = 4;
+  options.num_kv_heads = 2;
+  options.q_lens = {1, 2};
+  options.kv_lens = {5, 20};
+  return options;
+}
+
+class StoreRefuses : public ::testing::Test {
+ protected:
+  StoreRefuses()
+      : bench_(Generated(SmallCase("e4m3_row"))),
+        kernel_(bench_.Kernel(KernelKind::kStore)),
+        args_(bench_.target->StoreArguments()) {}
+
+  std::string Message() const {
+    const absl::Status status = RunStore(*kernel_, args_, nullptr);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    return std::string(status.message());
+  }
+
+  Bench bench_;
+  std::shared_ptr<const PreparedKernel> kernel_;
+  StoreArgs args_;
+};
+
+TEST_F(StoreRefuses, NullPointers) {
+  args_.slots = nullptr;
+  EXPECT_EQ(Message(),
+            "store: slots is null; it must point to i64 slots, one a token; "
+            "pass memory of the engine's target");
+  args_ = bench_.target->StoreArguments();
+  args_.v.row_scale.base = nullptr;
+  EXPECT_EQ(Message(),
+            "store: v.row_scale.base is null; it must point to the f32 row "
+            "scales of page 0; pass memory of the engine's target");
+  args_ = bench_.target->StoreArguments();
+  args_.k_src.base = nullptr;
+  EXPECT_EQ(Message(),
+            "store: k_src.base is null; it must point to the first source row; "
+            "pass memory of the engine's target");
+}
+
+TEST_F(StoreRefuses, Misalignment) {
+  args_.k_src.base += 1;
+  EXPECT_EQ(Message(),
+            "store: base and strides of k_src are multiples of 1 bytes only, "
+            "its rows have 128 bytes; accesses are 16, 8, 4, 2 bytes wide; "
+            "align the base and every stride to 2 bytes or more");
+  args_ = bench_.target->StoreArguments();
+  args_.k.row_scale.page_stride += 2;
+  EXPECT_EQ(Message(),
+            "store: base and strides of k.row_scale are multiples of 2 bytes "
+            "only, its rows have 4 bytes; accesses are 4 bytes wide; align the "
+            "base and every stride to 4 bytes or more");
+}
+
+TEST_F(StoreRefuses, OverlappingStrides) {
+  args_.k.codes.slot_stride = 64;  // two heads of 64 bytes need 128
+  EXPECT_EQ(Message(),
+            "store: rows of k.codes overlap: 64 bytes a row with page, slot, "
+            "head strides 2048, 64, 64; every row must have bytes of its own; "
+            "make the strides those of the buffer that was allocated");
+  args_ = bench_.target->StoreArguments();
+  args_.v.codes = args_.k.codes;
+  EXPECT_EQ(Message(),
+            "store: k.codes.base and v.codes.base are the same address; K and "
+            "V must have bytes of their own; pass the V half of an interleaved "
+            "cache as v.codes.base");
+}
+
+TEST_F(StoreRefuses, NegativeCountsAndHugeStrides) {
+  args_.num_tokens = -1;
+  EXPECT_EQ(Message(),
+            "store: num_tokens = -1 is negative; 0 or more is supported; pass "
+            "0 to do nothing");
+  args_ = bench_.target->StoreArguments();
+  args_.k.codes.page_stride = int64_t{1} << 47;
+  EXPECT_EQ(Message(),
+            "store: a stride of k.codes is 140737488355328 bytes; strides up "
+            "to 2^46 are supported; pass strides in bytes of one page, slot, "
+            "token or head");
+}
+
+TEST_F(StoreRefuses, AnotherKernel) {
+  kernel_ = bench_.Kernel(KernelKind::kExtend);
+  EXPECT_EQ(Message(),
+            "store: the kernel is extend/e4m3_row/d64/g2/page16/bf16; RunStore "
+            "runs store kernels; prepare a store spec");
+}
+
+TEST(Store, GivenScaleMustBePositive) {
+  const Bench bench(Generated(SmallCase("e4m3_tensor")));
+  StoreArgs args = bench.target->StoreArguments();
+  args.v.scale = 0;
+  EXPECT_EQ(
+      RunStore(*bench.Kernel(KernelKind::kStore), args, nullptr).message(),
+      "store: v.scale = 0 with format e4m3_tensor; the scale of this format is "
+      "given and must be positive and finite; pass the checkpoint's v_scale, "
+      "or 1");
+}
+
+TEST(Store, NothingToDoNeedsNoPointers) {
+  const Bench bench(Generated(SmallCase("e4m3_row")));
+  StoreArgs args = {};
+  args.num_kv_heads = 2;
+  KVFORGE_EXPECT_OK(RunStore(*bench.Kernel(KernelKind::kStore), args, nullptr));
+}
+
+class AttentionRefuses : public ::testing::Test {
+ protected:
+  AttentionRefuses()
+      : bench_(Generated(SmallCase("nvfp4_row"))),
+        kernel_(bench_.Kernel(KernelKind::kExtend)) {
+    Reset();
+  }
+
+  void Reset() { params_ = {bench_.target->AttentionArguments(), 4}; }
+  std::string Message() const {
+    const absl::Status status = RunExtend(*kernel_, params_, nullptr);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    return std::string(status.message());
+  }
+
+  Bench bench_;
+  std::shared_ptr<const PreparedKernel> kernel_;
+  ExtendParams params_;
+};
+
+TEST_F(AttentionRefuses, HeadCounts) {
+  params_.num_q_heads = 5;
+  EXPECT_EQ(Message(),
+            "extend: num_q_heads = 5 is not a multiple of num_kv_heads = 2; "
+            "every kv head must serve the same number of q heads; check the "
+            "model's head counts");
+  params_.num_q_heads = 8;
+  EXPECT_EQ(Message(),
+            "extend: num_q_heads / num_kv_heads = 4 with a kernel of group 2; "
+            "a kernel serves the group it was prepared for; prepare extend "
+            "with g4");
+  params_.args.num_kv_heads = 0;
+  EXPECT_EQ(Message(),
+            "extend: num_q_heads = 8 is not a multiple of num_kv_heads = 0; "
+            "every kv head must serve the same number of q heads; check the "
+            "model's head counts");
+}
+
+TEST_F(AttentionRefuses, NegativeLengths) {
+  params_.args.batch = -3;
+  EXPECT_EQ(Message(),
+            "extend: batch = -3 is negative; 0 or more is supported; pass 0 to "
+            "do nothing");
+  Reset();
+  params_.args.page_table_stride = -1;
+  EXPECT_EQ(Message(),
+            "extend: page_table_stride = -1 is negative; 0 or more elements "
+            "are supported; pass the row length of page_table");
+}
+
+TEST_F(AttentionRefuses, Pointers) {
+  params_.args.kv_lens = nullptr;
+  EXPECT_EQ(Message(),
+            "extend: kv_lens is null; it must point to i32 lengths, one a "
+            "sequence; pass memory of the engine's target");
+  Reset();
+  params_.args.k.block_scale.base = nullptr;
+  EXPECT_EQ(Message(),
+            "extend: k.block_scale.base is null; it must point to the block "
+            "scales of page 0; pass memory of the engine's target");
+  Reset();
+  params_.args.out += 2;
+  EXPECT_EQ(Message(),
+            "extend: out is aligned to 2 bytes; it must be a multiple of 16 "
+            "for the rows to write; move the buffer or copy it");
+  Reset();
+  params_.args.q_token_stride += 8;
+  EXPECT_EQ(Message(),
+            "extend: base and strides of q are multiples of 8 bytes only, its "
+            "rows have 128 bytes; accesses are 16 bytes wide; align the base "
+            "and every stride to 16 bytes or more");
+}
+
+TEST_F(AttentionRefuses, OutRowsThatOverlap) {
+  params_.args.out_token_stride = 128;  // 4 heads of 128 bytes need 512
+  EXPECT_EQ(Message(),
+            "extend: rows of out overlap: 128 bytes a row with page, token, "
+            "head strides 0, 128, 128; every row must have bytes of its own; "
+            "make the strides those of the buffer that was allocated");
+}
+
+TEST_F(AttentionRefuses, ScaleThatIsNotFinite) {
+  params_.args.sm_scale = std::nanf("");
+  EXPECT_EQ(Message(),
+            "extend: sm_scale = nan is not finite; any finite scale is "
+            "supported; pass 1/sqrt(head_dim) or the model's own");
+}
+
+TEST(Decode, RefusesSplitsAndWorkspace) {
+  const Bench bench(Generated(SmallCase("e4m3_row")));
+  DecodeKernels kernels = bench.Decoders();
+  DecodeParams params;
+  params.args = bench.target->AttentionArguments();
+  params.num_q_heads = 4;
+  params.splits = 0;
+  EXPECT_EQ(RunDecode(kernels, params, nullptr).message(),
+            "decode: splits = 0 is out of range; 1 to 1024 are supported; take "
+            "it from ChooseSplits");
+  params.splits = 3;
+  EXPECT_EQ(RunDecode(kernels, params, nullptr).message(),
+            "decode: workspace is null; it must point to scratch of the "
+            "splits; pass memory of the engine's target");
+  alignas(16) static char workspace[64];
+  params.workspace = workspace;
+  params.workspace_bytes = 64;
+  // 3 splits * 3 tokens * 4 heads * (64 + 1) * 4 bytes
+  EXPECT_EQ(DecodeWorkspaceBytes(kernels.decode->spec(), 3, 4, 3), 9360);
+  EXPECT_EQ(RunDecode(kernels, params, nullptr).message(),
+            "decode: the workspace has 64 bytes; 3 splits of 3 tokens need "
+            "9360; allocate DecodeWorkspaceBytes, or use fewer splits");
+  kernels.merge = nullptr;
+  EXPECT_EQ(RunDecode(kernels, params, nullptr).message(),
+            "decode: 3 splits with no merge kernel; "
+            "decode/e4m3_row/d64/g2/page16/bf16/q_max=2 needs merge/d64/bf16; "
+            "use PrepareDecode");
+  kernels.decode = nullptr;
+  EXPECT_EQ(RunDecode(kernels, params, nullptr).message(),
+            "decode: the kernel is null; RunDecode runs decode kernels; use "
+            "PrepareDecode");
+}
+
+TEST(Merge, RefusesNoStates) {
+  const std::shared_ptr<const PreparedKernel> kernel =
+      Prepared("merge/d64/bf16");
+  MergeArgs args = {};
+  args.rows = 1;
+  args.heads = 1;
+  EXPECT_EQ(RunMerge(*kernel, args, nullptr).message(),
+            "merge: splits = 0 is out of range; 1 or more states can be "
+            "merged; pass the number of states in partial_out");
+}
+
+TEST(CheckGrid, RefusesWhatOneLaunchCannotHave) {
+  KVFORGE_EXPECT_OK(CheckGrid("store", 2147483647));
+  EXPECT_EQ(CheckGrid("store", 2147483648).message(),
+            "store: 2147483648 blocks are needed; a launch can have "
+            "2147483647; split the batch over several calls");
+}
+
+}  // namespace
+}  // namespace kvforge

@@ -1,0 +1,171 @@
+// Faults of tails, padding and nothing at all. Numbers are those of CASES.md.
+#include <cmath>
+#include <limits>
+
+#include "kernels/extend.h"
+#include "kernels/merge.h"
+#include "tests/kernels/test_engine.h"
+
+namespace kvforge {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+CaseOptions Small(std::vector<int> q_lens, std::vector<int> kv_lens) {
+  CaseOptions options;
+  options.name = "tails";
+  options.head_dim = 64;
+  options.num_q_heads = 4;
+  options.num_kv_heads = 2;
+  options.page_size = 16;
+  options.q_lens = std::move(q_lens);
+  options.kv_lens = std::move(kv_lens);
+  return options;
+}
+
+float Zero(int64_t, int, int) { return 0; }
+
+// Caches are poisoned before the store: NaN codes and NaN scales in every slot
+// that holds no token.
+TEST(Case12, UnwrittenSlotsAreNan) {
+  for (const char* format :
+       {"bf16", "f16", "e4m3_tensor", "e4m3_row", "nvfp4_row"}) {
+    CaseOptions options = Small({1, 1}, {1, 3});
+    options.format = format;
+    ExpectCaseRight(options);
+  }
+}
+
+TEST(Case13, LastPageHasSixNanSlots) {
+  CaseOptions options = Small({1}, {4090});
+  options.num_q_heads = options.num_kv_heads = 1;
+  ExpectCaseRight(options, 0, 1);
+}
+
+TEST(Case16, EmptySequenceBesideAnother) {
+  Bench bench(Generated(Small({1, 1}, {0, 5})));
+  bench.Store();
+  const AttentionArgs args = bench.target->AttentionArguments();
+  bench.ExpectAllRight(args);
+  KVFORGE_EXPECT_OK(bench.target->Decode(bench.Decoders(), args, 1));
+  const std::vector<float> lse = *bench.target->Lse();
+  const std::vector<uint8_t> out = *bench.target->Out();
+  for (int h = 0; h < 4; ++h) EXPECT_EQ(lse[h], kMinusInfinity);
+  for (int i = 0; i < 4 * 64 * 2; ++i) EXPECT_EQ(out[i], 0) << i;
+  EXPECT_TRUE(std::isfinite(lse[4]));
+}
+
+TEST(Case16, NothingIsLaunchedForNothing) {
+  // Null pointers would fail if anything were looked at.
+  const Bench bench(Generated(Small({1}, {5})));
+  ExtendParams extend;
+  extend.num_q_heads = 4;
+  extend.args.num_kv_heads = 2;
+  extend.args.batch = 3;
+  KVFORGE_EXPECT_OK(
+      RunExtend(*bench.Kernel(KernelKind::kExtend), extend, nullptr));
+  extend.args.batch = 0;
+  extend.args.total_q = 3;
+  KVFORGE_EXPECT_OK(
+      RunExtend(*bench.Kernel(KernelKind::kExtend), extend, nullptr));
+  DecodeParams decode;
+  decode.args = extend.args;
+  decode.num_q_heads = 4;
+  KVFORGE_EXPECT_OK(RunDecode(bench.Decoders(), decode, nullptr));
+}
+
+TEST(Case17, MergeOfStatesThatAreAllEmpty) {
+  const auto kernel = Prepared("merge/d64/f32");
+  // Row 0: both states empty, their out NaN. Row 1: the second is.
+  std::vector<float> partial(2 * 2 * 64, std::nanf(""));
+  for (int d = 0; d < 64; ++d) partial[64 + d] = 3;
+  const std::vector<float> partial_lse = {kMinusInfinity, 0.5f, kMinusInfinity,
+                                          kMinusInfinity};
+  alignas(16) static float rows[2 * 2 * 64];
+  std::copy(partial.begin(), partial.end(), rows);
+  alignas(16) static float out[2 * 64];
+  float lse[2] = {7, 7};
+  MergeArgs args = {};
+  args.partial_out = rows;
+  args.partial_lse = partial_lse.data();
+  args.out = reinterpret_cast<unsigned char*>(out);
+  args.out_row_stride = args.out_head_stride = 256;
+  args.lse = lse;
+  args.lse_row_stride = 1;
+  args.splits = 2;
+  args.rows = 2;
+  args.heads = 1;
+  KVFORGE_EXPECT_OK(RunMerge(*kernel, args, nullptr));
+  EXPECT_EQ(lse[0], kMinusInfinity);
+  EXPECT_FLOAT_EQ(lse[1], 0.5f);
+  for (int d = 0; d < 64; ++d) {
+    EXPECT_EQ(out[d], 0);
+    EXPECT_FLOAT_EQ(out[64 + d], 3);
+  }
+}
+
+TEST(Case19, UniformWeightsWithoutCausalGiveTheMean) {
+  CaseOptions options = Small({1}, {16});
+  options.causal = false;
+  options.q = Zero;
+  options.v = [](int64_t token, int, int) { return token + 1.0f; };
+  options.format = "bf16";
+  options.out_type = DType::kF32;
+  Bench bench(Generated(options));
+  bench.Store();
+  const AttentionArgs args = bench.target->AttentionArguments();
+  bench.ExpectAllRight(args);
+  for (float expected : bench.problem.out) EXPECT_EQ(expected, 8.5f);
+  for (float expected : bench.problem.lse) {
+    EXPECT_FLOAT_EQ(expected, 2.7725887f);  // ln 16
+  }
+}
+
+TEST(Case20, SplitsThatEndInsideATile) {
+  // Seven splits of 400 keys: chunks of 58 keys or of whole groups, none of 64.
+  for (int splits : {4, 7, 13, 30}) {
+    Bench bench(Generated(Small({1, 2}, {400, 37})));
+    bench.Store();
+    bench.ExpectAllRight(bench.target->AttentionArguments(), splits);
+  }
+}
+
+TEST(Case24, PaddedRowOfABatch) {
+  Bench bench(Generated(Small({1, 1, 1, 1}, {0, 40, 3, 17})));
+  bench.Store();
+  bench.ExpectAllRight(bench.target->AttentionArguments());
+  for (int i = 0; i < 4 * 64; ++i) EXPECT_EQ(bench.problem.out[i], 0);
+}
+
+// A captured graph replays with fewer rows than it was made for.
+TEST(Padding, RowsPastTheLastSequenceStayAsTheyAre) {
+  AttentionCase problem = Generated(Small({1, 1, 1}, {9, 20, 5}));
+  // The third sequence leaves: its row is padding now.
+  problem.q_indptr[3] = 2;
+  Bench bench(problem);
+  bench.Store();
+  const AttentionArgs args = bench.target->AttentionArguments();
+  KVFORGE_EXPECT_OK(
+      bench.target->Extend(*bench.Kernel(KernelKind::kExtend), args));
+  bench.ExpectRight("extend");
+  KVFORGE_EXPECT_OK(bench.target->Decode(bench.Decoders(), args, 1));
+  bench.ExpectRight("decode");
+}
+
+TEST(Case41, WindowKeepsTheLastKeys) {
+  CaseOptions options = Small({1}, {6});
+  options.window = 4;
+  options.q = Zero;
+  options.format = "bf16";
+  // Keys 2 to 5 are visible: the mean of 4, 8, 16, 32.
+  options.v = [](int64_t token, int, int) { return std::ldexp(1.0f, token); };
+  const AttentionCase problem = Generated(options);
+  EXPECT_EQ(problem.out[0], 15);
+  ExpectCaseRight(options);
+  options = Small({1, 1, 3}, {257, 600, 257});
+  options.window = 511;
+  ExpectCaseRight(options, 0, 1);
+}
+
+}  // namespace
+}  // namespace kvforge
