@@ -1,0 +1,65 @@
+# Primes a folder with KVFORGE, again, with a SPEC that fails, then verifies it
+# whole, damaged and without an entry; runs from it in strict mode.
+file(REMOVE_RECURSE ${FOLDER})
+file(MAKE_DIRECTORY ${FOLDER})
+set(cache ${FOLDER}/cache)
+
+function(expect code last)
+  execute_process(COMMAND ${KVFORGE} ${ARGN}
+    OUTPUT_VARIABLE out ERROR_VARIABLE err RESULT_VARIABLE result)
+  message(STATUS "kvforge ${ARGN}: exit ${result}\n${out}${err}")
+  string(STRIP "${out}" stripped)
+  string(REGEX REPLACE ".*\n" "" line "${stripped}")
+  if(NOT result EQUAL code OR NOT line MATCHES "${last}")
+    message(FATAL_ERROR "expected exit ${code} and a last line like '${last}'")
+  endif()
+  set(output "${out}${err}" PARENT_SCOPE)
+endfunction()
+
+file(WRITE ${FOLDER}/manifest.txt
+"# A comment, an empty line, a SPEC given twice.
+
+store/e4m3_row/d64/g1/page16/f32
+store/e4m3_row/d64/g8/page16/f32   # g is printed as g1
+decode/e4m3_row/d64/g4/page16/f32
+extend/e4m3_row/d64/g4/page16/f32
+")
+# Four kernels: the decode's merge is one.
+set(prime prime ${FOLDER}/manifest.txt --gpus host-sm_80 --cache ${cache})
+expect(0 "^2 compiled, 0 found, 0 failed" ${prime} -j 2 --shard 0/2)
+expect(0 "^2 compiled, 2 found, 0 failed" ${prime} -j 2)
+expect(0 "^0 compiled, 4 found, 0 failed" ${prime})
+expect(1 "^0 compiled, 4 found, 1 failed"
+  ${prime} store/e5m2_tensor/d64/g1/page16/f32)
+if(NOT output MATCHES
+   "failed: store/e5m2_tensor/d64/g1/page16/f32 for host-sm_80: ")
+  message(FATAL_ERROR "the failing SPEC is not named")
+endif()
+expect(0 "^4 entries whole, 6 of the manifest, 0 problems$" verify ${cache})
+expect(0 "^4 entries, [0-9]+ bytes, 0 damaged$" cache list --cache ${cache})
+expect(0 "^hit +" why-miss store/e4m3_row/d64/g1/page16/f32 --gpu host-sm_80
+  --cache ${cache})
+expect(1 "^differs +options: asked --std=c.+17 " why-miss
+  store/e4m3_row/d64/g1/page16/f32 --gpu sm_90 --cache ${cache})
+
+# The example needs exactly these.
+execute_process(COMMAND ${CMAKE_COMMAND} -E env KVFORGE_CACHE_DIR=${cache}
+  KVFORGE_CACHE_BYTES=0 ${EXAMPLE} RESULT_VARIABLE result OUTPUT_VARIABLE out)
+message(STATUS "${out}")
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "the example does not run from the primed folder")
+endif()
+expect(0 "^4 entries, [0-9]+ bytes, 0 damaged$" cache list --cache ${cache})
+
+file(GLOB_RECURSE entries ${cache}/*.kvk)
+list(GET entries 0 first)
+file(READ ${first} hex HEX)
+string(SUBSTRING "${hex}" 0 200 head)
+file(WRITE ${first} "${head}")
+expect(1 "^3 entries whole, 6 of the manifest, [23] problems$" verify ${cache})
+file(REMOVE ${first})
+expect(1 "^3 entries whole, 6 of the manifest, [12] problems$" verify ${cache})
+expect(0 "^1 compiled, 3 found, 0 failed" ${prime})
+expect(0 "^4 entries whole, 6 of the manifest, 0 problems$" verify ${cache})
+expect(0 "^removed 4 entries, [0-9]+ bytes; 0 bytes are left$"
+  cache trim --bytes 0 --cache ${cache})

@@ -1,0 +1,74 @@
+#include "tools/attention_case.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/decode.h"
+#include "runtime/base/status_macros.h"
+
+namespace kvforge {
+
+int64_t AttentionCase::total_q() const {
+  return num_q_heads == 0 ? 0 : static_cast<int64_t>(lse.size()) / num_q_heads;
+}
+
+int AttentionCase::max_q_len() const {
+  int longest = 0;
+  for (int b = 0; b < batch(); ++b) {
+    longest = std::max(longest, q_indptr[b + 1] - q_indptr[b]);
+  }
+  return longest;
+}
+
+int64_t AttentionCase::max_kv_len() const {
+  return kv_lens.empty() ? 0
+                         : *std::max_element(kv_lens.begin(), kv_lens.end());
+}
+
+bool FitsDecode(const AttentionCase& problem) {
+  return problem.max_q_len() <= kMaxDecodeTokens;
+}
+
+absl::StatusOr<KernelSpec> CaseSpec(const AttentionCase& problem,
+                                    KernelKind kernel, SlotOrder order) {
+  if (kernel == KernelKind::kMerge) {
+    ASSIGN_OR_RETURN(const KernelSpec decode,
+                     CaseSpec(problem, KernelKind::kDecode, order));
+    return MergeSpecOf(decode);
+  }
+  KernelSpec spec;
+  spec.kernel = kernel;
+  spec.k_format = problem.k.format;
+  spec.v_format = problem.v.format;
+  spec.head_dim = problem.k.head_dim;
+  spec.v_head_dim = problem.v.head_dim;
+  spec.page_size = problem.page_size;
+  spec.order = order;
+  if (kernel == KernelKind::kStore) {
+    spec.type = spec.out = problem.source_type;
+    RETURN_IF_ERROR(ValidateSpec(spec));
+    return spec;
+  }
+  spec.type = problem.query_type;
+  spec.out = problem.out_type;
+  spec.group = problem.num_q_heads / problem.num_kv_heads;
+  if (!problem.causal && !problem.has_custom_mask) spec.mask = MaskKind::kFull;
+  spec.window = problem.window;
+  spec.softcap = problem.softcap;
+  spec.sinks = !problem.sinks.empty();
+  if (kernel == KernelKind::kDecode) {
+    spec.q_max = std::max(1, problem.max_q_len());
+  }
+  // What KernelSpec cannot say is refused by the parser, in its words.
+  std::string unserved;
+  if (problem.has_alibi) absl::StrAppend(&unserved, "/alibi=1");
+  if (problem.has_custom_mask) absl::StrAppend(&unserved, "/mask=custom");
+  if (problem.sparse_block > 0) {
+    absl::StrAppend(&unserved, "/sparse=", problem.sparse_block);
+  }
+  if (!unserved.empty()) return ParseSpec(spec.Text() + unserved);
+  RETURN_IF_ERROR(ValidateSpec(spec));
+  return spec;
+}
+
+}  // namespace kvforge

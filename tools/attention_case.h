@@ -1,0 +1,82 @@
+// One attention problem over a paged cache with its answers, on the host: read
+// from a recorded file (tests/golden/README.md) or generated. Plain data.
+#ifndef KVFORGE_TOOLS_ATTENTION_CASE_H_
+#define KVFORGE_TOOLS_ATTENTION_CASE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/formats/format.h"
+#include "compiler/spec/kernel_spec.h"
+
+namespace kvforge {
+
+// K or V: source rows and what the store must write for each.
+struct CaseSide {
+  const KvFormat* format = nullptr;  // into kFormats
+  int head_dim = 0;
+  std::vector<uint8_t> source;       // source_type [tokens, kv heads, head_dim]
+  std::vector<uint8_t> codes;        // [tokens, kv heads, CodeBytes]
+  std::vector<float> row_scale;      // [tokens, kv heads]; empty if none
+  std::vector<float> row_min;        // likewise
+  std::vector<uint8_t> block_scale;  // [tokens, kv heads, BlockScaleBytes]
+  float given_scale = 1;             // of formats with a tensor scale
+  std::vector<float> head_scale;     // [kv heads]; of formats with head scales
+};
+
+struct AttentionCase {
+  std::string name;
+  CaseSide k, v;
+  DType source_type = DType::kBf16;
+  DType query_type = DType::kBf16;
+  DType out_type = DType::kBf16;
+  int num_q_heads = 0;
+  int num_kv_heads = 0;
+  int page_size = 0;
+  int64_t num_pages = 0;
+  bool causal = true;
+  int window = 0;     // 0 = none
+  float softcap = 0;  // 0 = none
+  float sm_scale = 1;
+  int sparse_block = 0;  // tokens; 0 = no selection
+
+  std::vector<uint8_t> q;             // query_type [total_q, q heads, head_dim]
+  std::vector<int64_t> slot_mapping;  // [tokens]; < 0 skips
+  std::vector<int32_t> page_table;    // [batch, page_table_width]; -1 unused
+  int64_t page_table_width = 0;
+  std::vector<int32_t> kv_lens;   // [batch]
+  std::vector<int32_t> q_indptr;  // [batch + 1]
+  std::vector<float> sinks;       // [q heads]; empty if none
+  // Features that no kernel serves: named in the refusal.
+  bool has_alibi = false;
+  bool has_custom_mask = false;
+
+  std::vector<float> out;  // [total_q, q heads, v head_dim]
+  std::vector<float> lse;  // [total_q, q heads], natural log
+
+  int batch() const { return static_cast<int>(kv_lens.size()); }
+  int64_t tokens() const { return static_cast<int64_t>(slot_mapping.size()); }
+  int64_t total_q() const;
+  int max_q_len() const;
+  int64_t max_kv_len() const;
+};
+
+// The spec of `kernel` for this case over a cache of `order`. For merge: of
+// decode's partial results. Errors are those of ValidateSpec and ParseSpec: a
+// format, head_dim or feature that is not served, by name.
+absl::StatusOr<KernelSpec> CaseSpec(const AttentionCase& problem,
+                                    KernelKind kernel, SlotOrder order);
+
+// Whether decode kernels can have this case: every sequence has at most
+// kMaxDecodeTokens queries.
+bool FitsDecode(const AttentionCase& problem);
+
+// Reads a recorded case. kNotFound or kInvalidArgument with the file's name for
+// one that is unreadable, not of the form or inconsistent.
+absl::StatusOr<AttentionCase> ReadCase(const std::string& path);
+
+}  // namespace kvforge
+
+#endif  // KVFORGE_TOOLS_ATTENTION_CASE_H_

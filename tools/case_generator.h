@@ -1,0 +1,52 @@
+// Makes attention cases from a description: rows quantized by the host codecs,
+// answers by the double-precision reference over the decoded rows.
+#ifndef KVFORGE_TOOLS_CASE_GENERATOR_H_
+#define KVFORGE_TOOLS_CASE_GENERATOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/attention_case.h"
+
+namespace kvforge {
+
+// A value of q, K or V by (token, head, element). Tokens count over the batch:
+// rows of q, or stored tokens in order of sequence and position.
+using ValueFunction = std::function<float(int64_t token, int head, int d)>;
+
+struct CaseOptions {
+  std::string name;
+  std::string format = "e4m3_row";
+  std::string v_format;  // "" = format
+  int head_dim = 128;
+  int v_head_dim = 0;  // 0 = head_dim
+  int num_q_heads = 8;
+  int num_kv_heads = 2;
+  int page_size = 16;
+  std::vector<int> q_lens;   // one a sequence; empty: no sequence
+  std::vector<int> kv_lens;  // likewise
+  bool causal = true;
+  int window = 0;
+  float softcap = 0;
+  bool sinks = false;
+  float sm_scale = 0;  // 0 = 1/sqrt(head_dim)
+  float k_scale = 0.031f;
+  float v_scale = 0.027f;
+  DType source_type = DType::kBf16;
+  DType query_type = DType::kBf16;
+  DType out_type = DType::kBf16;
+  uint64_t seed = 1;
+  // Null: normal values. Rounded to the source or query type.
+  ValueFunction q, k, v;
+};
+
+// Pages of the sequences are drawn at random from a pool that has some more.
+// Errors: a format or head_dim that does not exist, lists of different length.
+absl::StatusOr<AttentionCase> GenerateCase(const CaseOptions& options);
+
+}  // namespace kvforge
+
+#endif  // KVFORGE_TOOLS_CASE_GENERATOR_H_

@@ -1,0 +1,128 @@
+#include "tools/command.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "compiler/spec/kernel_spec.h"
+#include "runtime/base/file.h"
+#include "runtime/base/status_macros.h"
+
+namespace kvforge {
+
+void AddCompileFlags(CLI::App& app, EngineFlags& flags) {
+  app.add_option("--cache", flags.cache,
+                 "Folder of compiled kernels (default: KVFORGE_CACHE_DIR)");
+  app.add_option("--templates", flags.templates,
+                 "Folder whose files replace device templates");
+}
+
+void AddEngineFlags(CLI::App& app, EngineFlags& flags) {
+  app.add_option("--target", flags.target, "Where kernels run")
+      ->check(CLI::IsMember({"host", "cuda"}))
+      ->capture_default_str();
+  app.add_option("--gpu", flags.gpu,
+                 "GPU whose text the host target runs; see `kvforge gpus`")
+      ->capture_default_str();
+  app.add_option("--device", flags.device, "Ordinal of the GPU, for cuda")
+      ->capture_default_str();
+  app.add_flag("--strict", flags.strict,
+               "Compile nothing: a kernel that is in no cache is an error");
+  app.add_option("--seed", flags.seed, "Of the host target's fiber order")
+      ->capture_default_str();
+  AddCompileFlags(app, flags);
+}
+
+absl::StatusOr<EngineOptions> OptionsFromFlags(const EngineFlags& flags) {
+  ASSIGN_OR_RETURN(EngineOptions options, EngineOptionsFromEnvironment());
+  options.target =
+      flags.target == "cuda" ? TargetKind::kCuda : TargetKind::kHost;
+  options.gpu = flags.gpu;
+  options.device = flags.device;
+  options.seed = flags.seed;
+  if (flags.strict) options.strict = true;
+  if (!flags.cache.empty()) options.cache_roots = {{flags.cache, false}};
+  if (!flags.templates.empty()) options.templates_dir = flags.templates;
+  options.log = [](absl::string_view line) {
+    std::fprintf(stderr, "kvforge: %s\n", std::string(line).c_str());
+  };
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> EngineFromFlags(
+    const EngineFlags& flags) {
+  ASSIGN_OR_RETURN(EngineOptions options, OptionsFromFlags(flags));
+  return Engine::Create(std::move(options));
+}
+
+int Fail(const absl::Status& status, ExitCode code) {
+  std::fprintf(stderr, "kvforge: %s\n", std::string(status.message()).c_str());
+  return code;
+}
+
+int Fail(const absl::Status& status) {
+  return Fail(status,
+              absl::IsUnimplemented(status) || absl::IsResourceExhausted(status)
+                  ? kExitRefused
+                  : kExitNoEngine);
+}
+
+absl::StatusOr<std::vector<std::string>> ReadSpecs(
+    const std::vector<std::string>& specs_or_manifests) {
+  std::vector<std::string> specs;
+  std::set<std::string> seen;
+  const auto add = [&](absl::string_view text, const std::string& where) {
+    const absl::StatusOr<KernelSpec> spec = ParseSpec(text);
+    // What is merely not served is the caller's to report with the others.
+    if (!spec.ok() && !absl::IsUnimplemented(spec.status())) {
+      return absl::Status(spec.status().code(),
+                          absl::StrCat(where, spec.status().message()));
+    }
+    std::string canonical = spec.ok() ? spec->Text() : std::string(text);
+    if (seen.insert(canonical).second) specs.push_back(std::move(canonical));
+    return absl::OkStatus();
+  };
+  for (const std::string& argument : specs_or_manifests) {
+    const absl::StatusOr<std::string> text = ReadFile(argument);
+    if (!text.ok()) {
+      // A SPEC has a '/', and so may a path: it is a SPEC if it parses.
+      RETURN_IF_ERROR(add(argument, ""));
+      continue;
+    }
+    int number = 0;
+    for (absl::string_view line : absl::StrSplit(*text, '\n')) {
+      ++number;
+      line = absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
+      if (line.empty()) continue;
+      RETURN_IF_ERROR(add(line, absl::StrCat(argument, ":", number, ": ")));
+    }
+  }
+  return specs;
+}
+
+std::string Columns(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      absl::StrAppend(&line, row[i],
+                      std::string(widths[i] - row[i].size() + 2, ' '));
+    }
+    absl::StrAppend(&text, absl::StripTrailingAsciiWhitespace(line), "\n");
+  }
+  return text;
+}
+
+}  // namespace kvforge

@@ -1,0 +1,132 @@
+// `kvforge gpus` and `kvforge formats`: what can be served.
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/formats/format.h"
+#include "compiler/target/target.h"
+#include "runtime/cuda/device.h"
+#include "tools/command.h"
+
+namespace kvforge {
+namespace {
+
+// head_dim for which `kvforge formats` counts bytes.
+constexpr int kShownHeadDim = 128;
+
+// Devices of this machine by compute capability; none without a driver.
+std::map<int, std::vector<std::string>> DevicesHere() {
+  std::map<int, std::vector<std::string>> devices;
+  const absl::StatusOr<int> count = Device::Count();
+  for (int i = 0; count.ok() && i < *count; ++i) {
+    const absl::StatusOr<DevicePtr> device = Device::Open(i);
+    if (!device.ok()) continue;
+    devices[(*device)->compute_capability()].push_back(
+        absl::StrCat(i, ": ", (*device)->name()));
+  }
+  return devices;
+}
+
+int ShowGpus(bool json) {
+  const std::map<int, std::vector<std::string>> here = DevicesHere();
+  nlohmann::json list = nlohmann::json::array();
+  std::vector<std::vector<std::string>> rows = {
+      {"gpu", "compiled for", "KiB a block", "KiB an SM", "warps",
+       "e4m3 convert", "e2m1 convert", "kernels", "on this machine"}};
+  for (const GpuTarget& gpu : kTargets) {
+    const auto devices = here.find(gpu.compute_capability);
+    const std::vector<std::string> names =
+        devices == here.end() ? std::vector<std::string>() : devices->second;
+    // Served means that kernels compile for it; running needs the device.
+    rows.push_back(
+        {std::string(gpu.name), std::string(gpu.nvrtc_arch),
+         absl::StrCat(gpu.shared_bytes_opt_in / kKiB),
+         absl::StrCat(gpu.shared_bytes_per_sm / kKiB),
+         absl::StrCat(gpu.warps_per_sm), gpu.has_e4m3_convert ? "yes" : "no",
+         gpu.has_e2m1_convert ? "yes" : "no",
+         gpu.served ? "compiled" : "refused", absl::StrJoin(names, ", ")});
+    list.push_back({{"gpu", std::string(gpu.name)},
+                    {"arch", std::string(gpu.nvrtc_arch)},
+                    {"compute_capability", gpu.compute_capability},
+                    {"shared_bytes_opt_in", gpu.shared_bytes_opt_in},
+                    {"shared_bytes_per_sm", gpu.shared_bytes_per_sm},
+                    {"shared_bytes_reserved", gpu.shared_bytes_reserved},
+                    {"warps_per_sm", gpu.warps_per_sm},
+                    {"registers_per_sm", gpu.registers_per_sm},
+                    {"has_e4m3_convert", gpu.has_e4m3_convert},
+                    {"has_e2m1_convert", gpu.has_e2m1_convert},
+                    {"served", gpu.served},
+                    {"devices", names}});
+  }
+  std::printf("%s",
+              json ? (list.dump(2) + "\n").c_str() : Columns(rows).c_str());
+  return kExitOk;
+}
+
+std::string ScalesText(const KvFormat& format) {
+  std::vector<std::string> parts;
+  if (format.given_scale == GivenScale::kTensor) parts.push_back("given f32");
+  if (format.given_scale == GivenScale::kHead) {
+    parts.push_back("given f32 per kv head");
+  }
+  if (format.block > 0) {
+    parts.push_back(
+        absl::StrCat(format.block_scale == BlockScale::kE4m3 ? "e4m3" : "ue8m0",
+                     " per ", format.block));
+  }
+  if (format.row_scale != RowScale::kNone) {
+    parts.push_back(format.row_scale == RowScale::kF32
+                        ? "f32 per row"
+                        : "f32 and f32 minimum per row");
+  }
+  return parts.empty() ? "none" : absl::StrJoin(parts, ", ");
+}
+
+int ShowFormats(bool json) {
+  nlohmann::json list = nlohmann::json::array();
+  std::vector<std::vector<std::string>> rows = {
+      {"format", "element", "bits", "scales",
+       absl::StrCat("bytes a row, d", kShownHeadDim), "kernels"}};
+  for (const KvFormat& format : kFormats) {
+    const std::string element(ElementName(format.element));
+    rows.push_back({std::string(format.name), element,
+                    absl::StrCat(format.code_bits), ScalesText(format),
+                    absl::StrCat(format.RowBytes(kShownHeadDim)),
+                    format.served ? "store decode extend" : "refused"});
+    list.push_back({{"format", std::string(format.name)},
+                    {"element", element},
+                    {"code_bits", format.code_bits},
+                    {"scales", ScalesText(format)},
+                    {"row_bytes_d128", format.RowBytes(kShownHeadDim)},
+                    {"served", format.served}});
+  }
+  std::printf("%s",
+              json ? (list.dump(2) + "\n").c_str() : Columns(rows).c_str());
+  return kExitOk;
+}
+
+void AddList(CLI::App& app, const char* name, const char* description,
+             int (*show)(bool), Command& command) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* list = app.add_subcommand(name, description);
+  list->add_flag("--json", *json, "Print JSON");
+  list->callback([&command, json, show] {
+    command = [json, show] { return show(*json); };
+  });
+}
+
+}  // namespace
+
+void AddGpus(CLI::App& app, Command& command) {
+  AddList(app, "gpus",
+          "The table of GPUs, what is compiled for each, and those present",
+          ShowGpus, command);
+}
+
+void AddFormats(CLI::App& app, Command& command) {
+  AddList(app, "formats", "The table of cache formats and what serves them",
+          ShowFormats, command);
+}
+
+}  // namespace kvforge

@@ -1,0 +1,21 @@
+// The `kvforge` command: dispatch only; one file a subcommand.
+#include "tools/command.h"
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "kvforge: kernels for quantized KV caches, compiled at run time");
+  app.require_subcommand(1);
+  kvforge::Command command;
+  kvforge::AddCheck(app, command);
+  kvforge::AddRun(app, command);
+  kvforge::AddEmit(app, command);
+  kvforge::AddTile(app, command);
+  kvforge::AddPrime(app, command);
+  kvforge::AddVerify(app, command);
+  kvforge::AddWhyMiss(app, command);
+  kvforge::AddCache(app, command);
+  kvforge::AddGpus(app, command);
+  kvforge::AddFormats(app, command);
+  CLI11_PARSE(app, argc, argv);
+  return command();
+}

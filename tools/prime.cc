@@ -1,0 +1,233 @@
+// `kvforge prime`: compiles SPECs for GPUs into a cache folder, without a GPU.
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "kernels/decode.h"
+#include "runtime/base/file.h"
+#include "runtime/base/status_macros.h"
+#include "tools/command.h"
+#include "tools/prime_manifest.h"
+
+namespace kvforge {
+namespace {
+
+// What one compile may take at its peak: bounds the number of threads.
+constexpr int64_t kCompileBytes = int64_t{512} << 20;
+constexpr int kBarCells = 30;
+
+struct PrimeFlags {
+  EngineFlags engine;
+  std::vector<std::string> specs;
+  std::vector<std::string> gpus;
+  int threads = 0;  // 0 = cores
+  std::string shard;
+  bool recompile = false;
+  bool json = false;
+};
+
+struct PrimeJob {
+  std::string spec;
+  PrimeTarget target;
+};
+
+struct Shard {
+  int index = 0;
+  int count = 1;
+};
+
+absl::StatusOr<Shard> ParseShard(const std::string& text) {
+  Shard shard;
+  if (text.empty()) return shard;
+  const std::vector<std::string> parts = absl::StrSplit(text, '/');
+  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &shard.index) ||
+      !absl::SimpleAtoi(parts[1], &shard.count) || shard.index < 0 ||
+      shard.index >= shard.count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--shard ", text,
+                     " is no part of a whole; i/n with 0 <= i < n is "
+                     "supported; use 0/4 to 3/4 for four machines"));
+  }
+  return shard;
+}
+
+// Every SPEC for every GPU, and the merge kernel of each decode, each once.
+absl::StatusOr<std::vector<PrimeJob>> PlanJobs(const PrimeFlags& flags) {
+  ASSIGN_OR_RETURN(std::vector<std::string> specs, ReadSpecs(flags.specs));
+  std::set<std::string> unique(specs.begin(), specs.end());
+  for (const std::string& text : specs) {
+    const absl::StatusOr<KernelSpec> spec = ParseSpec(text);
+    if (spec.ok() && spec->kernel == KernelKind::kDecode) {
+      unique.insert(MergeSpecOf(*spec).Text());
+    }
+  }
+  ASSIGN_OR_RETURN(const Shard shard, ParseShard(flags.shard));
+  std::vector<PrimeJob> jobs;
+  int64_t number = 0;
+  for (const std::string& gpu : flags.gpus) {
+    ASSIGN_OR_RETURN(const PrimeTarget target, ParsePrimeTarget(gpu));
+    for (const std::string& spec : unique) {
+      if (number++ % shard.count == shard.index) jobs.push_back({spec, target});
+    }
+  }
+  return jobs;
+}
+
+int ThreadCount(int asked, size_t jobs) {
+  const int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const int64_t free_bytes =
+      int64_t{sysconf(_SC_AVPHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  int64_t threads = asked > 0 ? asked : cores;
+  threads = std::min(threads, std::max<int64_t>(1, free_bytes / kCompileBytes));
+  return static_cast<int>(
+      std::clamp<int64_t>(threads, 1, std::max<size_t>(jobs, 1)));
+}
+
+class Progress {
+ public:
+  explicit Progress(size_t total)
+      : total_(total), shown_(isatty(STDERR_FILENO) == 1) {}
+  ~Progress() {
+    if (shown_) std::fputs("\r\033[K", stderr);
+  }
+  // Called with the runner's lock held.
+  void Step(size_t done, const std::string& spec) {
+    if (!shown_) return;
+    const int cells = static_cast<int>(done * kBarCells / total_);
+    std::fprintf(stderr, "\r\033[K[%s%s] %zu/%zu %s",
+                 std::string(cells, '#').c_str(),
+                 std::string(kBarCells - cells, '.').c_str(), done, total_,
+                 spec.c_str());
+  }
+
+ private:
+  const size_t total_;
+  const bool shown_;
+};
+
+struct PrimeOutcome {
+  std::vector<PrimedKernel> kernels;
+  std::vector<std::string> failures;
+  int compiled = 0;
+  int found = 0;
+};
+
+PrimeOutcome RunJobs(Engine& engine, const std::vector<PrimeJob>& jobs,
+                     int threads) {
+  PrimeOutcome outcome;
+  std::mutex mutex;  // guards outcome and progress
+  Progress progress(std::max<size_t>(jobs.size(), 1));
+  std::atomic<size_t> next = 0;
+  size_t done = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < jobs.size(); i = next++) {
+      const PrimeJob& job = jobs[i];
+      KernelSource source = KernelSource::kMemory;
+      const absl::StatusOr<KernelSpec> spec = ParseSpec(job.spec);
+      absl::StatusOr<std::shared_ptr<const Entry>> entry =
+          spec.ok() ? engine.Compile(*spec, *job.target.gpu, job.target.target,
+                                     &source)
+                    : spec.status();
+      std::lock_guard lock(mutex);
+      if (entry.ok()) {
+        outcome.kernels.push_back(Describe(job.target, **entry));
+        ++(source == KernelSource::kCompiled ? outcome.compiled
+                                             : outcome.found);
+      } else {
+        outcome.failures.push_back(absl::StrCat(job.spec, " for ",
+                                                job.target.name, ": ",
+                                                entry.status().message()));
+      }
+      progress.Step(++done, job.spec);
+    }
+  };
+  std::vector<std::thread> workers;
+  for (int i = 1; i < threads; ++i) workers.emplace_back(work);
+  work();
+  for (std::thread& worker : workers) worker.join();
+  std::sort(outcome.failures.begin(), outcome.failures.end());
+  return outcome;
+}
+
+absl::StatusOr<int> Prime(const PrimeFlags& flags) {
+  ASSIGN_OR_RETURN(const std::vector<PrimeJob> jobs, PlanJobs(flags));
+  ASSIGN_OR_RETURN(EngineOptions options, OptionsFromFlags(flags.engine));
+  options.recompile = options.recompile || flags.recompile;
+  options.cache_byte_cap = 0;  // what was asked for stays, however large
+  RETURN_IF_ERROR(MakeFolders(flags.engine.cache));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                   Engine::Create(std::move(options)));
+  const absl::Time start = absl::Now();
+  const PrimeOutcome outcome =
+      RunJobs(*engine, jobs, ThreadCount(flags.threads, jobs.size()));
+  const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  std::string manifest = "manifest.json";
+  if (!flags.shard.empty()) {
+    ASSIGN_OR_RETURN(const Shard shard, ParseShard(flags.shard));
+    manifest =
+        absl::StrCat("manifest-", shard.index, "-of-", shard.count, ".json");
+  }
+  RETURN_IF_ERROR(
+      UpdatePrimeManifest(flags.engine.cache, manifest, outcome.kernels));
+  if (flags.json) {
+    std::printf("%s\n", nlohmann::json{{"compiled", outcome.compiled},
+                                       {"found", outcome.found},
+                                       {"failures", outcome.failures},
+                                       {"seconds", seconds}}
+                            .dump(2)
+                            .c_str());
+  } else {
+    for (const std::string& failure : outcome.failures) {
+      std::printf("failed: %s\n", failure.c_str());
+    }
+    std::printf("%d compiled, %d found, %d failed in %.1f s\n",
+                outcome.compiled, outcome.found,
+                static_cast<int>(outcome.failures.size()), seconds);
+  }
+  return outcome.failures.empty() ? kExitOk : kExitFailed;
+}
+
+}  // namespace
+
+void AddPrime(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<PrimeFlags>();
+  CLI::App* prime = app.add_subcommand(
+      "prime", "Compiles SPECs for GPUs into a cache folder; needs no GPU");
+  prime
+      ->add_option("specs", flags->specs,
+                   "SPECs, or manifests with one SPEC a line")
+      ->required();
+  prime
+      ->add_option("--gpus", flags->gpus,
+                   "GPUs such as sm_80,sm_90a; host-sm_80 for the host target")
+      ->delimiter(',')
+      ->required();
+  prime->add_option("-j", flags->threads, "Threads (default: cores)")
+      ->check(CLI::PositiveNumber);
+  prime->add_option("--shard", flags->shard,
+                    "i/n: this machine's part of the work, i from 0");
+  prime->add_flag("--recompile", flags->recompile,
+                  "Compile also what the folder already has");
+  prime->add_flag("--json", flags->json, "Print JSON");
+  AddCompileFlags(*prime, flags->engine);
+  prime->get_option("--cache")->required();
+  prime->callback([&command, flags] {
+    command = [flags] {
+      const absl::StatusOr<int> code = Prime(*flags);
+      return code.ok() ? *code : Fail(code.status());
+    };
+  });
+}
+
+}  // namespace kvforge

@@ -1,0 +1,126 @@
+#include "tools/prime_manifest.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "runtime/base/digest.h"
+#include "runtime/base/file.h"
+#include "runtime/base/status_macros.h"
+
+namespace kvforge {
+namespace {
+
+constexpr char kHostPrefix[] = "host-";
+
+absl::Status ReadManifest(const std::string& path,
+                          std::vector<PrimedKernel>& kernels) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const nlohmann::json json =
+      nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const absl::Status bad = absl::InvalidArgumentError(
+      absl::StrCat(path,
+                   " is no manifest that `kvforge prime` wrote; prime "
+                   "the folder again or remove the file"));
+  if (!json.is_object() || !json.contains("kernels") ||
+      !json["kernels"].is_array()) {
+    return bad;
+  }
+  for (const nlohmann::json& item : json["kernels"]) {
+    if (!item.is_object()) return bad;
+    for (const char* field : {"spec", "gpu", "key", "digest", "tile"}) {
+      if (!item.contains(field) || !item[field].is_string()) return bad;
+    }
+    for (const char* field : {"registers", "shared_bytes", "spill_bytes"}) {
+      if (!item.contains(field) || !item[field].is_number_integer()) return bad;
+    }
+    PrimedKernel kernel;
+    kernel.spec = item["spec"];
+    kernel.gpu = item["gpu"];
+    kernel.key = item["key"];
+    kernel.payload_digest = item["digest"];
+    kernel.tile = item["tile"];
+    kernel.registers = item["registers"];
+    kernel.shared_bytes = item["shared_bytes"];
+    kernel.spill_bytes = item["spill_bytes"];
+    kernels.push_back(std::move(kernel));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<PrimeTarget> ParsePrimeTarget(absl::string_view name) {
+  PrimeTarget target;
+  target.name = std::string(name);
+  target.target = absl::ConsumePrefix(&name, kHostPrefix) ? "host" : "cuda";
+  ASSIGN_OR_RETURN(target.gpu, FindTarget(name));
+  return target;
+}
+
+PrimedKernel Describe(const PrimeTarget& target, const Entry& entry) {
+  PrimedKernel kernel;
+  kernel.spec = entry.key.spec;
+  kernel.gpu = absl::StrCat(target.target == "host" ? kHostPrefix : "",
+                            target.gpu->name);
+  kernel.key = KeyDigest(entry.key);
+  kernel.payload_digest = Sha256Hex(entry.payload);
+  kernel.tile = entry.key.tile;
+  kernel.registers = entry.facts.registers;
+  kernel.shared_bytes = entry.facts.dynamic_shared_bytes;
+  kernel.spill_bytes = entry.facts.spill_bytes;
+  return kernel;
+}
+
+absl::StatusOr<std::vector<PrimedKernel>> ReadPrimeManifests(
+    const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end;
+       !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (absl::StartsWith(name, "manifest") && absl::EndsWith(name, ".json")) {
+      paths.push_back(it->path().string());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<PrimedKernel> kernels;
+  for (const std::string& path : paths) {
+    RETURN_IF_ERROR(ReadManifest(path, kernels));
+  }
+  return kernels;
+}
+
+absl::Status UpdatePrimeManifest(const std::string& folder,
+                                 const std::string& file_name,
+                                 const std::vector<PrimedKernel>& kernels) {
+  const std::string path = absl::StrCat(folder, "/", file_name);
+  std::vector<PrimedKernel> all;
+  const absl::Status read = ReadManifest(path, all);
+  if (!read.ok() && !absl::IsNotFound(read)) return read;
+  all.insert(all.end(), kernels.begin(), kernels.end());
+  std::map<std::pair<std::string, std::string>, PrimedKernel> latest;
+  for (const PrimedKernel& kernel : all) {
+    latest[{kernel.spec, kernel.gpu}] = kernel;
+  }
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& [name, kernel] : latest) {
+    list.push_back({{"spec", kernel.spec},
+                    {"gpu", kernel.gpu},
+                    {"key", kernel.key},
+                    {"digest", kernel.payload_digest},
+                    {"tile", kernel.tile},
+                    {"registers", kernel.registers},
+                    {"shared_bytes", kernel.shared_bytes},
+                    {"spill_bytes", kernel.spill_bytes}});
+  }
+  return WriteFileAtomically(path,
+                             nlohmann::json{{"kernels", list}}.dump(1) + "\n");
+}
+
+}  // namespace kvforge
