@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Counts a test run: every case of a GoogleTest binary, every other ctest test.
+
+Usage: summarize_tests.py RESULTS_DIR   (ctest.xml and one JSON per binary)
+Prints the skipped cases with their reasons, the failed ones, and as the last
+line `N passed, M failed, K skipped`; exits 1 if anything failed or nothing ran.
+"""
+import json
+import pathlib
+import sys
+import xml.etree.ElementTree as xml
+
+results = pathlib.Path(sys.argv[1])
+passed, failed, skipped = 0, [], {}
+
+binaries = {}
+for path in sorted(results.glob("*.json")):
+    binaries[path.stem] = json.loads(path.read_text())
+for name, report in binaries.items():
+    for suite in report["testsuites"]:
+        for case in suite["testsuite"]:
+            full = f'{name}: {suite["name"]}.{case["name"]}'
+            if case.get("failures"):
+                failed.append(full)
+            elif case.get("result") == "SKIPPED":
+                reason = case.get("skipped", [{}])[0].get("message", "")
+                reason = " ".join(reason.split("\n", 1)[-1].split()) or "no reason"
+                skipped.setdefault(reason, []).append(full)
+            elif case.get("status") == "RUN":
+                passed += 1
+
+for test in xml.parse(results / "ctest.xml").getroot().iter("testcase"):
+    name, status = test.get("name"), test.get("status")
+    if status == "run":
+        passed += name not in binaries
+    elif status == "fail":
+        # A binary that crashed leaves no report, or one without its failure.
+        if not any(entry.startswith(f"{name}: ") for entry in failed):
+            failed.append(name)
+    else:
+        skipped.setdefault("ctest", []).append(name)
+
+for reason, names in sorted(skipped.items()):
+    print(f"skipped {len(names)}: {reason}")
+for name in failed:
+    print(f"FAILED {name}")
+total_skipped = sum(len(names) for names in skipped.values())
+print(f"{passed} passed, {len(failed)} failed, {total_skipped} skipped")
+sys.exit(1 if failed or passed == 0 else 0)
