@@ -2,8 +2,8 @@
 // cache: prefill, chunked prefill and prefix reuse, ragged batches.
 //
 //   grid   (ceil(total_q * kGroup / kBlockM) + batch) * num_kv_heads; block
-//          index = tile * num_kv_heads + kv_head. The tiles of a sequence are
-//          counted from q_indptr on the device; blocks left over return.
+//          index = tile * num_kv_heads + kv_head. Which sequence a tile is of
+//          follows from q_indptr, on the device; blocks left over return.
 //   block  kBlockM query rows (token, head of the group) of one kv head
 //
 // Warps stand in kRowWarps x kDimSplit: a warp holds kWarpRows rows of S and
@@ -406,38 +406,35 @@ struct TileOfBatch {
   int tile;
 };
 
+// Tiles are numbered so that a sequence's first one follows from q_indptr
+// alone: with r rows before it, sequence b begins at tile r / kBlockM + b. It
+// owns at least as many as it needs; those beyond its rows stay empty.
+__device__ __forceinline__ i64 FirstTile(const AttentionArgs& args, int b) {
+  const i64 rows =
+      static_cast<i64>(arch::LoadGlobal<int>(args.q_indptr + b)) * spec::kGroup;
+  return rows / spec::kBlockM + b;
+}
+
+// Each round of the search, the lanes probe 32 sequences of the range left.
 __device__ __forceinline__ TileOfBatch FindTile(const AttentionArgs& args,
                                                 i64 tile, int lane) {
-  for (int base = 0; base < args.batch; base += 32) {
-    const int b = base + lane;
-    int tiles = 0;
-    if (b < args.batch) {
-      const int q_len = arch::LoadGlobal<int>(args.q_indptr + b + 1) -
-                        arch::LoadGlobal<int>(args.q_indptr + b);
-      tiles = (q_len * spec::kGroup + spec::kBlockM - 1) / spec::kBlockM;
-    }
-    int end = tiles;  // inclusive prefix sum over the lanes
+  if (args.batch == 0 || tile >= FirstTile(args, args.batch)) return {-1, 0};
+  int low = 0;  // FirstTile(low) <= tile < FirstTile(high)
+  int high = args.batch;
+  while (high - low > 1) {
+    const int step = (high - low + 31) / 32;
+    const int probe = low + lane * step;
+    int found = low;
+    if (probe < high && FirstTile(args, probe) <= tile) found = probe;
 #pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
-      const int before =
-          arch::ShuffleFrom(end, lane >= distance ? lane - distance : lane);
-      if (lane >= distance) end += before;
+    for (int mask = 1; mask < 32; mask *= 2) {
+      const int other = arch::ShuffleXor(found, mask);
+      found = other > found ? other : found;
     }
-    const int total = arch::ShuffleFrom(end, 31);
-    if (tile < total) {
-      // One lane holds the tile; its number and the tile's reach all lanes.
-      const bool mine = tile < end && tile >= end - tiles;
-      int owner = mine ? lane : 0;
-#pragma unroll
-      for (int mask = 1; mask < 32; mask *= 2) {
-        owner |= arch::ShuffleXor(owner, mask);
-      }
-      const int begin = arch::ShuffleFrom(end - tiles, owner);
-      return {base + owner, static_cast<int>(tile) - begin};
-    }
-    tile -= total;
+    low = found;
+    high = low + step < high ? low + step : high;
   }
-  return {-1, 0};
+  return {low, static_cast<int>(tile - FirstTile(args, low))};
 }
 
 __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
@@ -542,5 +539,7 @@ extern "C" __global__ void __launch_bounds__(
       kernels::FindTile(args, tile, arch::ThreadIndex() % 32);
   if (found.batch < 0) return;
   const ops::Sequence sequence(args, found.batch, kv_head);
-  kernels::ExtendRows(args, sequence, found.tile * spec::kBlockM);
+  const int row0 = found.tile * spec::kBlockM;
+  if (row0 >= sequence.q_len * spec::kGroup) return;
+  kernels::ExtendRows(args, sequence, row0);
 }

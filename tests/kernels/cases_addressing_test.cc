@@ -292,6 +292,10 @@ TEST(Case42, MoreUnitsThanAGridAxisHolds) {
   KVFORGE_EXPECT_OK(bench.target->Decode(
       bench.Decoders(), bench.target->AttentionArguments(), 1));
   bench.ExpectRight("decode");
+  KVFORGE_EXPECT_OK(
+      bench.target->Extend(*bench.Kernel(KernelKind::kExtend),
+                           bench.target->AttentionArguments()));
+  bench.ExpectRight("extend");
 }
 
 }  // namespace

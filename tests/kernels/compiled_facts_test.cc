@@ -1,0 +1,105 @@
+// What the compiled kernels of every GPU hold, without a GPU: the shared bytes
+// that the template exports are those of the model, and nothing spills.
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/tile/memory_model.h"
+#include "compiler/tile/tile_selector.h"
+#include "tests/kernels/test_engine.h"
+
+namespace kvforge {
+namespace {
+
+struct Point {
+  KernelSpec spec;
+  const GpuTarget* gpu;
+};
+
+std::vector<Point> Points() {
+  std::vector<std::string> specs;
+  for (const KvFormat& format : kFormats) {
+    if (!format.served) continue;
+    for (int head_dim : {64, 128, 256}) {
+      for (const char* kernel : {"store", "decode", "extend"}) {
+        specs.push_back(absl::StrCat(kernel, "/", format.name, "/d", head_dim,
+                                     "/g4/page16/bf16"));
+      }
+    }
+  }
+  for (int head_dim : {64, 128, 256}) {
+    specs.push_back(absl::StrCat("merge/d", head_dim, "/bf16"));
+  }
+  std::vector<Point> points;
+  for (const std::string& text : specs) {
+    const absl::StatusOr<KernelSpec> spec = ParseSpec(text);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    for (const GpuTarget& gpu : kTargets) {
+      if (gpu.served) points.push_back({*spec, &gpu});
+    }
+  }
+  return points;
+}
+
+TEST(CompiledFacts, SharedBytesMeetTheModelAndNothingSpills) {
+  const std::vector<Point> points = Points();
+  ASSERT_EQ(points.size(), (5u * 3 * 3 + 3) * 10);
+  std::vector<std::string> failures;
+  std::string unavailable;
+  std::mutex mutex;
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < points.size(); i = next++) {
+      const Point& point = points[i];
+      const std::string name =
+          absl::StrCat(point.spec.Text(), " for ", point.gpu->name);
+      const auto entry = HostEngine().Compile(point.spec, *point.gpu, "cuda");
+      const auto tile = SelectTile(point.spec, *point.gpu);
+      const std::lock_guard<std::mutex> lock(mutex);
+      if (absl::IsUnavailable(entry.status())) {
+        unavailable = std::string(entry.status().message());
+        return;
+      }
+      if (!entry.ok() || !tile.ok()) {
+        failures.push_back(absl::StrCat(name, ": ", entry.status().ToString(),
+                                        " ", tile.status().ToString()));
+        continue;
+      }
+      const LaunchFacts& facts = (*entry)->facts;
+      const int model = SharedBytes(point.spec, tile->tile);
+      if (facts.dynamic_shared_bytes != model ||
+          facts.static_shared_bytes != 0) {
+        failures.push_back(absl::StrCat(name, ": ", facts.dynamic_shared_bytes,
+                                        " + ", facts.static_shared_bytes,
+                                        " shared bytes, the model says ",
+                                        model));
+      }
+      if (model > point.gpu->shared_bytes_opt_in) {
+        failures.push_back(absl::StrCat(name, ": ", model, " shared bytes of ",
+                                        point.gpu->shared_bytes_opt_in));
+      }
+      if (facts.spill_bytes != 0 || facts.local_bytes != 0) {
+        failures.push_back(absl::StrCat(
+            name, ", tile ", tile->tile.Text(), ": ", facts.spill_bytes,
+            " bytes spilled, ", facts.local_bytes, " of local memory"));
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency());
+       ++i) {
+    threads.emplace_back(work);
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (!unavailable.empty()) {
+    GTEST_SKIP() << "the compiled facts of " << points.size()
+                 << " kernels were not checked: " << unavailable;
+  }
+  EXPECT_THAT(failures, ::testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace kvforge
