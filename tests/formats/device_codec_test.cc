@@ -300,6 +300,18 @@ std::vector<std::vector<float>> Rows() {
     }
     rows.push_back(row);
   }
+  // Halfway between two codes after division by the row's own scale: a quotient
+  // that is off by one ulp takes the other code.
+  std::uniform_real_distribution<float> significand(1, 2);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<float> row(kRowElements);
+    row[0] = 448 * significand(random);
+    const float scale = row[0] / 448;
+    for (int j = 1; j < kRowElements; ++j) {
+      row[j] = std::ldexp(8.5f + j % 8, j / 8 - 4) * scale;
+    }
+    rows.push_back(row);
+  }
   const float nan = std::nanf("");
   const float inf = INFINITY;
   for (float special : {0.0f, -0.0f, nan, inf, -inf, 3.4028235e38f, 1e-12f,

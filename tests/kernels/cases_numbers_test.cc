@@ -161,6 +161,36 @@ TEST(Case31, ValueScalesAMillionApart) {
   }
 }
 
+// The scores are flat, so only the scales of V ask for another reference.
+TEST(Case31, LargeValueScalesComeLast) {
+  for (const char* format : {"e4m3_row", "nvfp4_row"}) {
+    CaseOptions options = Small(format, {1}, {200});
+    options.q = Zero;
+    options.v = [](int64_t token, int, int d) {
+      return (token < 100 ? 1e-3f : 1e3f) * (1 + d % 5);
+    };
+    ExpectCaseRight(options, 0, 1);
+  }
+}
+
+// Every group of keys passes the running maximum by far: what was summed and
+// accumulated before must be scaled down each time.
+TEST(OnlineSoftmax, RisingScores) {
+  for (const char* format : {"e4m3_row", "bf16"}) {
+    CaseOptions options = Small(format, {1, 3}, {150, 70});
+    options.q = [](int64_t, int, int) { return 1.0f; };
+    options.k = [](int64_t token, int, int) {
+      return static_cast<float>(token / 16) * 0.75f;
+    };
+    ExpectCaseRight(options, 0, 2);
+    // Flat in the end: weights of the last groups share the result.
+    options.k = [](int64_t token, int, int) {
+      return token < 48 ? static_cast<float>(token / 16) * 0.5f : 1.25f;
+    };
+    ExpectCaseRight(options, 0, 2);
+  }
+}
+
 TEST(Case32, LongUniformSumDoesNotDrift) {
   CaseOptions options = Small("e4m3_row", {1}, {131072});
   options.num_q_heads = options.num_kv_heads = 1;
