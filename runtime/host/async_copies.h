@@ -19,12 +19,17 @@ class AsyncCopies {
   void Add(const Copy& copy) { copies_.push_back(copy); }
   void Commit() { group_ends_.push_back(copies_.size()); }
 
-  // Lands every group but the last `pending`, in the order of issue.
-  void Wait(size_t pending) {
+  // Lands every group but the last `pending`, in the order of issue;
+  // `on_landed` is called with each copy.
+  template <class Landed>
+  void Wait(size_t pending, Landed&& on_landed) {
     if (group_ends_.size() <= pending) return;
     const size_t groups = group_ends_.size() - pending;
     const size_t landed = group_ends_[groups - 1];
-    for (size_t i = 0; i < landed; ++i) Land(copies_[i]);
+    for (size_t i = 0; i < landed; ++i) {
+      Land(copies_[i]);
+      on_landed(copies_[i]);
+    }
     copies_.erase(copies_.begin(), copies_.begin() + landed);
     group_ends_.erase(group_ends_.begin(), group_ends_.begin() + groups);
     for (size_t& end : group_ends_) end -= landed;

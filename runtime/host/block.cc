@@ -30,6 +30,7 @@ Block::Block(HostEntry entry, const HostLaunch& launch, FiberStacks& stacks)
       stacks_(stacks),
       warp_count_(launch.block_threads / kWarpLanes),
       arena_(new (kArenaAlignment) unsigned char[launch.shared_bytes + 1]),
+      order_(launch.shared_bytes, warp_count_),
       copies_(launch.block_threads),
       warps_(warp_count_) {
   for (int i = 0; i < launch.block_threads; ++i) {
@@ -46,6 +47,7 @@ Block::Block(HostEntry entry, const HostLaunch& launch, FiberStacks& stacks)
 
 absl::Status Block::Run(int64_t block_index) {
   std::memset(arena_.get(), kPoison, launch_.shared_bytes);
+  order_.StartBlock();
   schedule_.Reset(Random(launch_.seed ^ Random(block_index).Next()).Next(),
                   warp_count_);
   in_barrier_ = 0;
@@ -72,6 +74,27 @@ void Block::FiberMain(void* fiber) {
   Fiber& self = *static_cast<Fiber*>(fiber);
   self.block->entry_(self.block->launch_.args);
   self.block->Exit(self);
+}
+
+void Block::CheckOrder(Fiber& self, const char* op, uint32_t offset, int bytes,
+                       bool ordered) {
+  if (ordered) return;
+  SetError(self,
+           absl::StrCat(op, " of ", bytes, " bytes at shared address ",
+                        Hex(kHostSharedBase + offset), " ", order_.fault()));
+  Abandon();
+}
+
+void Block::SharedAccess(Fiber& self, HostAccess access, uint32_t offset,
+                         int bytes) {
+  const int thread = self.thread.thread_index;
+  if (access == kLoadShared) {
+    CheckOrder(self, "LoadShared", offset, bytes,
+               order_.Read(thread, offset, bytes));
+  } else {
+    CheckOrder(self, "StoreShared", offset, bytes,
+               order_.Write(thread, offset, bytes));
+  }
 }
 
 void Block::Suspend(Fiber& self) {
@@ -142,6 +165,7 @@ void Block::BlockSync(Fiber& self) {
   warp.in_barrier |= 1u << self.thread.thread_index % kWarpLanes;
   if (++in_barrier_ == launch_.block_threads) {
     in_barrier_ = 0;
+    order_.BlockSynced();
     for (int i = 0; i < warp_count_; ++i) {
       warps_[i].in_barrier = 0;
       schedule_.SetReady(i, ~0u);
@@ -180,6 +204,8 @@ void Block::Collective(Fiber& self, HostCollective op, uint32_t* operands) {
   if (warp.arrived == ~0u) {
     if (op == kLdMatrix4 || op == kLdMatrix4Trans) {
       LdMatrix(self, warp);
+    } else if (op == kWarpSync) {
+      order_.WarpSynced(first / kWarpLanes);
     } else {
       RunRegisterOp(op, warp.operands);
     }
@@ -201,6 +227,9 @@ void Block::LdMatrix(Fiber& self, Warp& warp) {
       SetError(fiber, SharedFault(CollectiveName(warp.op), address, kRowBytes));
       Abandon();
     }
+    const uint32_t offset = address - kHostSharedBase;
+    CheckOrder(fiber, CollectiveName(warp.op), offset, kRowBytes,
+               order_.Read(first + lane, offset, kRowBytes));
   }
   RunLdMatrix(warp.op, rows, warp.operands);
 }
@@ -229,6 +258,9 @@ void Block::CpAsync(Fiber& self, uint32_t shared, const void* global, int bytes,
     SetError(self, SharedFault("CpAsync", shared, bytes));
     Abandon();
   }
+  const uint32_t offset = shared - kHostSharedBase;
+  CheckOrder(self, "CpAsync", offset, bytes,
+             order_.IssueCopy(self.thread.thread_index, offset, bytes));
   std::memset(destination, kPoison, bytes);
   copies_[self.thread.thread_index].Add(
       {destination, valid ? global : nullptr, bytes});
@@ -239,7 +271,12 @@ void Block::CpAsyncCommit(Fiber& self) {
 }
 
 void Block::CpAsyncWait(Fiber& self, int pending) {
-  copies_[self.thread.thread_index].Wait(pending);
+  const int thread = self.thread.thread_index;
+  copies_[thread].Wait(pending, [&](const AsyncCopies::Copy& copy) {
+    order_.LandCopy(thread,
+                    static_cast<uint32_t>(copy.destination - arena_.get()),
+                    copy.bytes);
+  });
 }
 
 void Block::BadAccess(Fiber& self, HostAccess access, uint64_t address,

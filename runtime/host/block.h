@@ -15,6 +15,7 @@
 #include "runtime/host/executor.h"
 #include "runtime/host/fibers.h"
 #include "runtime/host/schedule.h"
+#include "runtime/host/shared_order.h"
 #include "runtime/host/warp_ops.h"
 
 namespace kvforge {
@@ -39,6 +40,7 @@ class Block {
   int shared_high_water() const { return shared_high_water_; }
 
   // Called on a fiber. Those that find an error do not return.
+  void SharedAccess(Fiber& self, HostAccess access, uint32_t offset, int bytes);
   void BlockSync(Fiber& self);
   void Collective(Fiber& self, HostCollective op, uint32_t* operands);
   void CpAsync(Fiber& self, uint32_t shared, const void* global, int bytes,
@@ -64,6 +66,9 @@ class Block {
     return warps_[fiber.thread.thread_index / kWarpLanes];
   }
 
+  // Ends the launch with order_'s fault if an access is not `ordered`.
+  void CheckOrder(Fiber& self, const char* op, uint32_t offset, int bytes,
+                  bool ordered);
   // Runs other fibers until this one is ready again.
   void Suspend(Fiber& self);
   void Exit(Fiber& self);
@@ -91,6 +96,7 @@ class Block {
     void operator()(unsigned char* arena) const;
   };
   std::unique_ptr<unsigned char[], ArenaDeleter> arena_;
+  SharedOrder order_;
   std::vector<Fiber*> fibers_;
   std::vector<AsyncCopies> copies_;  // by thread
   std::vector<Warp> warps_;

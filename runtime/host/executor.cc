@@ -80,6 +80,7 @@ std::vector<HostSymbol> HostSymbols() {
     return HostSymbol{name, reinterpret_cast<void*>(address)};
   };
   return {
+      function("kvforge_host_shared_access", &kvforge_host_shared_access),
       function("kvforge_host_block_sync", &kvforge_host_block_sync),
       function("kvforge_host_collective", &kvforge_host_collective),
       function("kvforge_host_cp_async", &kvforge_host_cp_async),
@@ -99,6 +100,13 @@ std::vector<HostSymbol> HostSymbols() {
 }  // namespace kvforge
 
 extern "C" {
+
+void kvforge_host_shared_access(kvforge::HostThread* thread,
+                                kvforge::HostAccess access, unsigned offset,
+                                int bytes) {
+  kvforge::Fiber& self = kvforge::FiberOf(thread);
+  self.block->SharedAccess(self, access, offset, bytes);
+}
 
 void kvforge_host_block_sync(kvforge::HostThread* thread) {
   kvforge::Fiber& self = kvforge::FiberOf(thread);

@@ -53,6 +53,7 @@ __device__ __forceinline__ unsigned char* SharedBytes(HostAccess access,
   if (end > thread->shared_high_water) {
     thread->shared_high_water = static_cast<u32>(end);
   }
+  kvforge_host_shared_access(thread, access, offset, sizeof(T));
   return thread->shared + offset;
 }
 

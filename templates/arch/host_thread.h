@@ -72,12 +72,19 @@ enum HostAccess : int {
 
 extern "C" {
 
+// Every access of shared memory within bounds, before it is done: finds reads
+// of what nothing wrote and accesses that no barrier orders. `offset` is into
+// the arena; `access` is kLoadShared or kStoreShared.
+void kvforge_host_shared_access(kvforge::HostThread* thread,
+                                kvforge::HostAccess access, unsigned offset,
+                                int bytes);
+
 void kvforge_host_block_sync(kvforge::HostThread* thread);
 void kvforge_host_collective(kvforge::HostThread* thread,
                              kvforge::HostCollective op, unsigned* operands);
 
-// `bytes` is 4, 8 or 16. The destination reads 0xFF until the copy lands, in
-// the wait that covers its group; the source is read at that moment.
+// `bytes` is 4, 8 or 16. The copy lands in the wait that covers its group; the
+// source is read at that moment.
 void kvforge_host_cp_async(kvforge::HostThread* thread, unsigned shared,
                            const void* global, int bytes, bool valid);
 void kvforge_host_cp_async_commit(kvforge::HostThread* thread);

@@ -64,12 +64,16 @@ constexpr FaultCase kFaults[] = {
      "address 0x0, which is null; an access is aligned to its size; check the "
      "base and the strides"},
     {"LdMatrixMisaligned",
+     "StoreShared<u32>(SharedBase() + 4 * t, t);\n"
+     "BlockSync();\n"
      "u32 r[4];\n"
      "LdMatrix4(r, SharedBase() + (args.n && t == 33 ? 4 : 0));",
      "host launch: thread 33 of block 0: LdMatrix4 of 16 bytes at shared "
      "address 0x404 is misaligned; an access is aligned to its size; check "
      "the address"},
     {"LdMatrixPastTheEnd",
+     "StoreShared<u32>(SharedBase() + 4 * t, t);\n"
+     "BlockSync();\n"
      "u32 r[4];\n"
      "LdMatrix4Trans(r, SharedBase() + (args.n && t == 2 ? 256 : 0));",
      "host launch: thread 2 of block 0: LdMatrix4Trans of 16 bytes at shared "
