@@ -166,10 +166,10 @@ INSTANTIATE_TEST_SUITE_P(
                "16x64/4/4"},
         // one stage of 4 warps takes 67584: 2 stages leave one block
         Choice{"decode/bf16/d256/g4/page16/bf16", "sm_90", "8x64/3/4"},
-        // 16 rows of 512 columns take 384 registers; 4 warps with 2 stages
-        // 266240 bytes, 2 warps 133120
+        // 16 rows of 512 columns take 348 registers. q takes 8192 bytes, 2
+        // stages of a warp 66560: 4 warps 274432, 2 warps 141312, 1 warp 74752
         Choice{"decode/bf16/d512/g16/page16/bf16", "sm_80", "8x32/2/2"},
-        Choice{"decode/bf16/d512/g16/page16/bf16", "sm_86", "8x16/3/1"}));
+        Choice{"decode/bf16/d512/g16/page16/bf16", "sm_86", "8x16/2/1"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Others, Chosen,
@@ -198,8 +198,9 @@ TEST(DecodeTile, EachFormatHeadDimAndGpuHasOneWithTwoStages) {
           EXPECT_EQ(chosen->tile.stages == 1, tight)
               << spec.Text() << " " << target.name << " "
               << chosen->tile.Text();
-          // 16 rows of 512 columns take more registers than there are.
-          EXPECT_EQ(chosen->tile.block_m, group > 8 && head_dim <= 256 ? 16 : 8)
+          // 16 rows of 224 columns take 168 registers for q and the output, 92
+          // for the rest: more than there are.
+          EXPECT_EQ(chosen->tile.block_m, group > 8 && head_dim < 224 ? 16 : 8)
               << spec.Text() << " " << target.name;
         }
       }
