@@ -344,7 +344,8 @@ __device__ __forceinline__ void WriteRows(const AttentionArgs& args,
 #pragma unroll
     for (int w = 0; w < spec::kWarps; ++w) {
       const bool seen = max2[w] != ops::NegativeInfinity();
-      sum += seen ? sums[w] * arch::Exp2(max2[w] - top2) : 0.0f;
+      // Without a maximum the sum is 0, or NaN where every score was.
+      sum += seen ? sums[w] * arch::Exp2(max2[w] - top2) : sums[w];
       factors[w] = seen ? arch::Exp2(ref2[w] - top_ref2) : 0.0f;
     }
     const float sink2 = split == 0 ? ops::SinkOf<spec::kGroup, spec::kSinks>(

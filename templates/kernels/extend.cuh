@@ -434,7 +434,10 @@ __device__ __forceinline__ TileOfBatch FindTile(const AttentionArgs& args,
     low = found;
     high = low + step < high ? low + step : high;
   }
-  return {low, static_cast<int>(tile - FirstTile(args, low))};
+  // Below 0 where q_indptr does not begin at 0: the rows before it have none.
+  const i64 of_sequence = tile - FirstTile(args, low);
+  if (of_sequence < 0) return {-1, 0};
+  return {low, static_cast<int>(of_sequence)};
 }
 
 __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
