@@ -26,9 +26,13 @@ CaseOptions Small(const std::string& format, std::vector<int> q_lens,
   return options;
 }
 
-// A drawn-looking value that is the same on every call.
+// A value of [-1, 1) that looks drawn and is the same on every call.
 float Value(int64_t token, int head, int d) {
-  return std::sin(static_cast<float>(token * 131 + head * 17 + d * 7));
+  uint32_t bits = static_cast<uint32_t>(token) * 2654435761u + head * 40503u +
+                  static_cast<uint32_t>(d) * 2246822519u;
+  bits = (bits ^ (bits >> 15)) * 2246822519u;
+  bits = (bits ^ (bits >> 13)) * 3266489917u;
+  return static_cast<float>(bits ^ (bits >> 16)) * 0x1p-31f - 1.0f;
 }
 
 void ExpectRight(const CaseOptions& options) {
@@ -69,11 +73,17 @@ TEST(NanKey, ReachesTheRowsThatSeeItOnly) {
   }
 }
 
-TEST(NanValue, ReachesTheRowsThatSeeItOnly) {
+// A row that sees a NaN is NaN. Rows that do not share a tile with one that
+// does are untouched: other sequences, and every row of a single-token decode.
+TEST(NanValue, ReachesNoOtherSequence) {
   for (const char* format : {"bf16", "e4m3_row", "nvfp4_row"}) {
-    CaseOptions options = Small(format, {8}, {40});
+    CaseOptions options = Small(format, {1, 1, 1}, {40, 40, 40});
+    options.window = 16;
     options.v = [](int64_t token, int head, int d) {
-      return token == 36 && head == 0 ? kNan : Value(token, head, d);
+      // Of the second sequence: key 30 in its window, of the first: key 20 in
+      // front of it.
+      const bool bad = (token == 70 && head == 0) || token == 20;
+      return bad ? kNan : Value(token, head, d);
     };
     ExpectRight(options);
   }
@@ -85,9 +95,9 @@ TEST(Query, ZerosSubnormalsAndHugeRows) {
       CaseOptions options = Small(format, {5}, {40});
       options.query_type = type;
       options.out_type = DType::kF32;
-      options.sm_scale = 1e-3f;
+      options.sm_scale = 1e-4f;
       options.q = [](int64_t token, int head, int d) {
-        const float scales[] = {0.0f, 1e-40f, 1e-20f, 1.0f, 1e3f};
+        const float scales[] = {0.0f, 1e-40f, 1e-20f, 1.0f, 3e3f};
         return scales[token] * Value(token, head, d);
       };
       ExpectRight(options);
