@@ -27,7 +27,7 @@ int64_t CommonAlignment(const void* base, absl::Span<const int64_t> strides) {
 absl::Status CheckStrides(absl::string_view kernel, absl::string_view name,
                           absl::Span<const int64_t> strides) {
   for (int64_t stride : strides) {
-    if (std::abs(stride) <= kMaxStride) continue;
+    if (stride >= -kMaxStride && stride <= kMaxStride) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         kernel, ": a stride of ", name, " is ", stride,
         " bytes; strides up to 2^46 are supported; pass strides in bytes of "
@@ -241,6 +241,15 @@ absl::Status CheckTokenRows(absl::string_view kernel, absl::string_view name,
           .status());
   if (!written) return absl::OkStatus();
   return CheckOverlap(kernel, name, grid, "page, token, head");
+}
+
+absl::Status CheckLseRows(absl::string_view kernel, const float* lse,
+                          int64_t token_stride, int64_t tokens, int64_t heads) {
+  if (lse == nullptr) return absl::OkStatus();
+  // Times 4 it may not be an int64_t any more.
+  RETURN_IF_ERROR(CheckStrides(kernel, "lse", {token_stride}));
+  return CheckTokenRows(kernel, "lse", lse, token_stride * 4, 4, tokens, heads,
+                        4, 4, /*written=*/true);
 }
 
 absl::Status CheckGrid(absl::string_view kernel, int64_t blocks) {

@@ -73,6 +73,11 @@ absl::Status CheckTokenRows(absl::string_view kernel, absl::string_view name,
                             int64_t head_stride, int64_t tokens, int64_t heads,
                             int64_t row_bytes, int alignment, bool written);
 
+// Checks log-sum-exps [tokens, heads] that a kernel writes: heads adjacent,
+// tokens `token_stride` floats apart. Null: none are written.
+absl::Status CheckLseRows(absl::string_view kernel, const float* lse,
+                          int64_t token_stride, int64_t tokens, int64_t heads);
+
 // kInvalidArgument if a 1-D grid of `blocks` is more than a launch can have.
 absl::Status CheckGrid(absl::string_view kernel, int64_t blocks);
 

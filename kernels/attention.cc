@@ -8,6 +8,13 @@
 #include "runtime/base/status_macros.h"
 
 namespace kvforge {
+namespace {
+
+// Kernels number the rows of a kv head in 32 bits, and the last tile's rows
+// reach past the last one.
+constexpr int64_t kMaxGroupRows = int64_t{1} << 30;
+
+}  // namespace
 
 absl::Status CheckAttentionCounts(const KernelSpec& spec, int num_q_heads,
                                   const AttentionArgs& args) {
@@ -29,6 +36,13 @@ absl::Status CheckAttentionCounts(const KernelSpec& spec, int num_q_heads,
         num_q_heads / args.num_kv_heads, " with a kernel of group ", spec.group,
         "; a kernel serves the group it was prepared for; prepare ", kernel,
         " with g", num_q_heads / args.num_kv_heads));
+  }
+  const int64_t rows = int64_t{args.total_q} * spec.group;
+  if (rows > kMaxGroupRows) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kernel, ": total_q = ", args.total_q, " with a group of ", spec.group,
+        " is ", rows, " rows of one kv head; up to ", kMaxGroupRows,
+        " are supported; split the batch over several calls"));
   }
   return absl::OkStatus();
 }
@@ -75,9 +89,8 @@ absl::Status CheckAttention(const KernelSpec& spec, int num_q_heads,
       args.total_q, num_q_heads,
       int64_t{spec.v_head_dim} * DTypeBytes(spec.out), kRowAlignment,
       /*written=*/true));
-  if (args.lse == nullptr) return absl::OkStatus();
-  return CheckTokenRows(kernel, "lse", args.lse, args.lse_token_stride * 4, 4,
-                        args.total_q, num_q_heads, 4, 4, /*written=*/true);
+  return CheckLseRows(kernel, args.lse, args.lse_token_stride, args.total_q,
+                      num_q_heads);
 }
 
 }  // namespace kvforge

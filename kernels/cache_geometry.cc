@@ -25,6 +25,11 @@ int RowBytesOf(const CacheGeometry& geometry, CacheSide side, PlaneKind kind) {
   return 0;
 }
 
+// A page and everything in front of it stay below the largest stride that a
+// launch takes.
+constexpr int64_t kMaxPageRows = int64_t{1} << 32;
+constexpr int64_t kMaxPadBytes = int64_t{1} << 44;
+
 // Bytes of one side's rows in one page.
 int64_t PageRowBytes(const CacheGeometry& geometry, CacheSide side,
                      PlaneKind kind) {
@@ -62,7 +67,20 @@ absl::Status CheckGeometry(const CacheGeometry& geometry) {
         " is out of range; both must be 0 or more; pass 0 for a dense cache"));
   }
   RETURN_IF_ERROR(CheckFormat(*geometry.k_format, geometry.head_dim));
-  return CheckFormat(*geometry.v_format, geometry.v_head_dim);
+  RETURN_IF_ERROR(CheckFormat(*geometry.v_format, geometry.v_head_dim));
+  const int64_t page_rows = int64_t{geometry.page_size} * geometry.num_kv_heads;
+  if (page_rows > kMaxPageRows || geometry.page_pad_bytes > kMaxPadBytes ||
+      geometry.first_page_byte > kMaxPadBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cache geometry: a page of ", geometry.page_size, " tokens and ",
+        geometry.num_kv_heads,
+        " kv heads, page_pad_bytes = ", geometry.page_pad_bytes,
+        ", first_page_byte = ", geometry.first_page_byte, "; up to ",
+        kMaxPageRows, " rows a page and ", kMaxPadBytes,
+        " bytes of padding are supported; set them from the model's "
+        "configuration"));
+  }
+  return absl::OkStatus();
 }
 
 int64_t CacheBytesPerToken(const CacheGeometry& geometry) {

@@ -1,6 +1,7 @@
 #include "kernels/decode.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/argument_checks.h"
@@ -119,6 +120,11 @@ int ChooseSplits(const Engine& engine, const PreparedKernel& decode,
 int64_t DecodeWorkspaceBytes(const KernelSpec& spec, int64_t total_q,
                              int num_q_heads, int splits) {
   if (splits <= 1) return 0;
+  int64_t bytes = int64_t{4} * (spec.v_head_dim + 1) * splits;
+  if (__builtin_mul_overflow(bytes, total_q, &bytes) ||
+      __builtin_mul_overflow(bytes, num_q_heads, &bytes)) {
+    return std::numeric_limits<int64_t>::max();
+  }
   return PartialOutBytes(spec, total_q, num_q_heads, splits) +
          int64_t{splits} * total_q * num_q_heads * 4;
 }

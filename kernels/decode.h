@@ -58,7 +58,8 @@ struct DecodeSizes {
 int ChooseSplits(const Engine& engine, const PreparedKernel& decode,
                  const DecodeSizes& sizes);
 
-// Bytes of workspace for `total_q` rows of `num_q_heads` heads; 0 for 1 split.
+// Bytes of workspace for `total_q` rows of `num_q_heads` heads; 0 for 1 split,
+// the largest int64_t where they pass it.
 int64_t DecodeWorkspaceBytes(const KernelSpec& spec, int64_t total_q,
                              int num_q_heads, int splits);
 

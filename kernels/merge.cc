@@ -33,11 +33,8 @@ absl::Status RunMerge(const PreparedKernel& kernel, const MergeArgs& args,
                                  args.out_head_stride, args.rows, args.heads,
                                  int64_t{spec.head_dim} * element_bytes,
                                  kRowAlignment, /*written=*/true));
-  if (args.lse != nullptr) {
-    RETURN_IF_ERROR(CheckTokenRows("merge", "lse", args.lse,
-                                   args.lse_row_stride * 4, 4, args.rows,
-                                   args.heads, 4, 4, /*written=*/true));
-  }
+  RETURN_IF_ERROR(CheckLseRows("merge", args.lse, args.lse_row_stride,
+                               args.rows, args.heads));
   const int64_t block_rows = kernel.tile().block_m;
   const int64_t blocks = (rows + block_rows - 1) / block_rows;
   RETURN_IF_ERROR(CheckGrid("merge", blocks));

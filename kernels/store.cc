@@ -8,7 +8,8 @@ namespace kvforge {
 namespace {
 
 absl::Status CheckStore(const KernelSpec& spec, StoreArgs& args) {
-  const int64_t num_pages = args.num_slots / spec.page_size;
+  const int64_t num_pages =  // the last one may be cut short
+      args.num_slots / spec.page_size + (args.num_slots % spec.page_size != 0);
   const int element_bytes = DTypeBytes(spec.type);
   RETURN_IF_ERROR(
       CheckPointer("store", "slots", args.slots, 8, "i64 slots, one a token"));

@@ -69,7 +69,7 @@ int ListCache(const CacheFlags& flags) {
                     {"last_used", absl::FormatTime(listed.last_used)}});
   }
   if (flags.json) {
-    std::printf("%s\n", list.dump(2).c_str());
+    PrintJson(list);
   } else {
     std::printf("%s%d entries, %lld bytes, %d damaged\n", Columns(rows).c_str(),
                 static_cast<int>(rows.size()) - 1,
@@ -120,11 +120,9 @@ int Verify(const CacheFlags& flags) {
     }
   }
   if (flags.json) {
-    std::printf("%s\n", nlohmann::json{{"entries", digests.size()},
-                                       {"primed", primed->size()},
-                                       {"problems", problems}}
-                            .dump(2)
-                            .c_str());
+    PrintJson(nlohmann::json{{"entries", digests.size()},
+                             {"primed", primed->size()},
+                             {"problems", problems}});
   } else {
     for (const std::string& problem : problems) {
       std::printf("%s\n", problem.c_str());

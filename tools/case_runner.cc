@@ -47,13 +47,12 @@ class CaseRunner {
     // only what is served is in the cache.
     const absl::StatusOr<KernelSpec> extend_spec =
         CaseSpec(problem_, KernelKind::kExtend, layout.order);
-    if (!extend_spec.ok()) return AddUnprepared("extend", extend_spec.status());
-    absl::StatusOr<KernelSpec> store_spec =
+    if (!extend_spec.ok()) return AddUnsaid("extend", extend_spec.status());
+    const absl::StatusOr<KernelSpec> store_spec =
         CaseSpec(problem_, KernelKind::kStore, layout.order);
-    absl::StatusOr<std::shared_ptr<const PreparedKernel>> store =
-        store_spec.ok() ? engine_.Prepare(*store_spec)
-                        : absl::StatusOr<std::shared_ptr<const PreparedKernel>>(
-                              store_spec.status());
+    if (!store_spec.ok()) return AddUnsaid("store", store_spec.status());
+    const absl::StatusOr<std::shared_ptr<const PreparedKernel>> store =
+        engine_.Prepare(*store_spec);
     if (!store.ok()) return AddUnprepared("store", store.status());
     auto on_target = CaseOnTarget::Create(engine_, problem_, layout);
     if (!on_target.ok()) return AddUnprepared("store", on_target.status());
@@ -86,10 +85,21 @@ class CaseRunner {
     run_.results.push_back(std::move(result));
   }
 
+  // No SPEC says this case: a number in it is out of range, or not served.
+  void AddUnsaid(const std::string& kernel, const absl::Status& status) {
+    AddWithout(kernel, status,
+               IsRefusal(status) || absl::IsInvalidArgument(status));
+  }
+
   void AddUnprepared(const std::string& kernel, const absl::Status& status) {
+    AddWithout(kernel, status, IsRefusal(status));
+  }
+
+  void AddWithout(const std::string& kernel, const absl::Status& status,
+                  bool refused) {
     KernelResult result = NewResult(kernel);
     result.status = status;
-    result.refused = IsRefusal(status);
+    result.refused = refused;
     // Decode may be refused where extend serves the case.
     if (result.refused && kernel != "decode") run_.refused = true;
     Add(std::move(result));
@@ -122,7 +132,7 @@ class CaseRunner {
   void RunDecodeKernels(CaseOnTarget& on_target) {
     const absl::StatusOr<KernelSpec> spec =
         CaseSpec(problem_, KernelKind::kDecode, layout_->order);
-    if (!spec.ok()) return AddUnprepared("decode", spec.status());
+    if (!spec.ok()) return AddUnsaid("decode", spec.status());
     const absl::StatusOr<DecodeKernels> kernels = PrepareDecode(engine_, *spec);
     if (!kernels.ok()) return AddUnprepared("decode", kernels.status());
     RunAttention(on_target, "decode", /*padding_kept=*/true, [&] {
@@ -147,8 +157,7 @@ class CaseRunner {
 }  // namespace
 
 bool IsRefusal(const absl::Status& status) {
-  return absl::IsUnimplemented(status) || absl::IsResourceExhausted(status) ||
-         absl::IsInvalidArgument(status);
+  return absl::IsUnimplemented(status) || absl::IsResourceExhausted(status);
 }
 
 CaseRun RunCase(Engine& engine, const AttentionCase& problem, int first_layout,

@@ -39,7 +39,8 @@ struct CaseRun {
 CaseRun RunCase(Engine& engine, const AttentionCase& problem, int first_layout,
                 int layouts);
 
-// Whether a status refuses by name what was asked for, as against a defect.
+// Whether the status of preparing a valid SPEC refuses by name what was asked
+// for, as against a defect or a wrong setting.
 bool IsRefusal(const absl::Status& status);
 
 }  // namespace kvforge

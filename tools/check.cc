@@ -173,13 +173,11 @@ int Check(const CheckFlags& flags) {
     }
   }
   if (flags.json) {
-    std::printf("%s\n", nlohmann::json{{"cases", cases},
-                                       {"passed", tally.passed},
-                                       {"failed", tally.failed},
-                                       {"refused", tally.refused},
-                                       {"unreadable", tally.unreadable}}
-                            .dump(2)
-                            .c_str());
+    PrintJson(nlohmann::json{{"cases", cases},
+                             {"passed", tally.passed},
+                             {"failed", tally.failed},
+                             {"refused", tally.refused},
+                             {"unreadable", tally.unreadable}});
   } else {
     std::printf("%d passed, %d failed, %d refused\n", tally.passed,
                 tally.failed, tally.refused);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 #include <utility>
@@ -103,6 +104,13 @@ absl::StatusOr<std::vector<std::string>> ReadSpecs(
     }
   }
   return specs;
+}
+
+void PrintJson(const nlohmann::json& document) {
+  const std::string text =
+      document.dump(/*indent=*/2, /*indent_char=*/' ', /*ensure_ascii=*/false,
+                    nlohmann::json::error_handler_t::replace);
+  std::printf("%s\n", text.c_str());
 }
 
 std::string Columns(const std::vector<std::vector<std::string>>& rows) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,10 @@ int Fail(const absl::Status& status);
 // starting a comment. Each once, in order. The error names file and line.
 absl::StatusOr<std::vector<std::string>> ReadSpecs(
     const std::vector<std::string>& specs_or_manifests);
+
+// Prints a document and a newline. Bytes that are not UTF-8, as a file's name
+// may have, print as U+FFFD.
+void PrintJson(const nlohmann::json& document);
 
 // Rows of text in aligned columns.
 std::string Columns(const std::vector<std::vector<std::string>>& rows);

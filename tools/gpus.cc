@@ -59,8 +59,11 @@ int ShowGpus(bool json) {
                     {"served", gpu.served},
                     {"devices", names}});
   }
-  std::printf("%s",
-              json ? (list.dump(2) + "\n").c_str() : Columns(rows).c_str());
+  if (json) {
+    PrintJson(list);
+  } else {
+    std::printf("%s", Columns(rows).c_str());
+  }
   return kExitOk;
 }
 
@@ -101,8 +104,11 @@ int ShowFormats(bool json) {
                     {"row_bytes_d128", format.RowBytes(kShownHeadDim)},
                     {"served", format.served}});
   }
-  std::printf("%s",
-              json ? (list.dump(2) + "\n").c_str() : Columns(rows).c_str());
+  if (json) {
+    PrintJson(list);
+  } else {
+    std::printf("%s", Columns(rows).c_str());
+  }
   return kExitOk;
 }
 

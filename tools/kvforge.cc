@@ -16,6 +16,11 @@ int main(int argc, char** argv) {
   kvforge::AddCache(app, command);
   kvforge::AddGpus(app, command);
   kvforge::AddFormats(app, command);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // Prints help, or what is wrong; the library's own codes are not ours.
+    return app.exit(error) == 0 ? kvforge::kExitOk : kvforge::kExitNoEngine;
+  }
   return command();
 }

@@ -1,5 +1,7 @@
 #include "tools/paged_cache.h"
 
+#include <unistd.h>
+
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -57,6 +59,19 @@ bool SameRow(PlaneKind kind, const uint8_t* stored,
   return true;
 }
 
+// A recorded file may ask for any number of pages; the pool is poisoned and
+// read back, so it has to fit memory together with its copy.
+absl::Status CheckPoolFits(const CacheGeometry& geometry, int64_t num_pages) {
+  const int64_t pool_bytes =
+      int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / 4;
+  const int64_t page_bytes = CacheBytesPerPage(geometry);
+  if (num_pages <= pool_bytes / page_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("a cache of ", num_pages, " pages of ", page_bytes,
+                   " bytes does not fit; a quarter of this machine's memory, ",
+                   pool_bytes, " bytes, is used at most; use fewer pages"));
+}
+
 }  // namespace
 
 CacheGeometry GeometryOf(const AttentionCase& problem,
@@ -79,6 +94,7 @@ absl::StatusOr<PagedCache> PagedCache::Create(const Engine& engine,
                                               const CacheGeometry& geometry,
                                               int64_t num_pages) {
   RETURN_IF_ERROR(CheckGeometry(geometry));
+  RETURN_IF_ERROR(CheckPoolFits(geometry, num_pages));
   PagedCache cache;
   cache.geometry_ = geometry;
   cache.num_pages_ = num_pages;

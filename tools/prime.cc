@@ -181,12 +181,10 @@ absl::StatusOr<int> Prime(const PrimeFlags& flags) {
   RETURN_IF_ERROR(
       UpdatePrimeManifest(flags.engine.cache, manifest, outcome.kernels));
   if (flags.json) {
-    std::printf("%s\n", nlohmann::json{{"compiled", outcome.compiled},
-                                       {"found", outcome.found},
-                                       {"failures", outcome.failures},
-                                       {"seconds", seconds}}
-                            .dump(2)
-                            .c_str());
+    PrintJson(nlohmann::json{{"compiled", outcome.compiled},
+                             {"found", outcome.found},
+                             {"failures", outcome.failures},
+                             {"seconds", seconds}});
   } else {
     for (const std::string& failure : outcome.failures) {
       std::printf("failed: %s\n", failure.c_str());

@@ -79,7 +79,7 @@ int Run(const RunFlags& flags) {
     }
   }
   if (flags.json) {
-    std::printf("%s\n", json.dump(2).c_str());
+    PrintJson(json);
   } else {
     const EngineStatistics statistics = (*engine)->statistics();
     std::printf("%s", Columns(table).c_str());

@@ -26,9 +26,9 @@ nlohmann::json ToJson(const TileCandidate& candidate) {
           {"registers", candidate.registers}};
 }
 
-void PrintJson(const KernelSpec& spec, const GpuTarget& gpu,
-               const std::vector<TileCandidate>& ladder,
-               const absl::StatusOr<TileCandidate>& choice) {
+void PrintLadder(const KernelSpec& spec, const GpuTarget& gpu,
+                 const std::vector<TileCandidate>& ladder,
+                 const absl::StatusOr<TileCandidate>& choice) {
   nlohmann::json json = {{"spec", spec.Text()},
                          {"gpu", std::string(gpu.name)},
                          {"shared_bytes_limit", gpu.shared_bytes_opt_in}};
@@ -39,7 +39,7 @@ void PrintJson(const KernelSpec& spec, const GpuTarget& gpu,
     rung["refused"] = candidate.refused;
     json["ladder"].push_back(rung);
   }
-  std::printf("%s\n", json.dump(2).c_str());
+  PrintJson(json);
 }
 
 void PrintText(const KernelSpec& spec, const GpuTarget& gpu,
@@ -70,7 +70,7 @@ int ShowTile(const TileFlags& flags) {
   const std::vector<TileCandidate> ladder = TileLadder(*spec, **gpu);
   const absl::StatusOr<TileCandidate> choice = SelectTile(*spec, **gpu);
   if (flags.json) {
-    PrintJson(*spec, **gpu, ladder, choice);
+    PrintLadder(*spec, **gpu, ladder, choice);
     return choice.ok() ? kExitOk : kExitRefused;
   }
   if (!choice.ok()) return Fail(choice.status());

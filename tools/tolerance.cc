@@ -29,6 +29,12 @@ double Load(DType type, const uint8_t* bytes) {
   return type == DType::kBf16 ? DecodeBf16(code) : DecodeF16(code);
 }
 
+// The distance, 0 where both are NaN.
+double Error(double got, double expected) {
+  if (std::isnan(got) && std::isnan(expected)) return 0;
+  return got == expected ? 0 : std::abs(got - expected);
+}
+
 // error / bound, where no error at all is needed to meet a bound of 0.
 double Ratio(double error, double bound) {
   if (std::isnan(error)) return kInfinity;
@@ -74,7 +80,7 @@ ErrorReport CompareAttention(const AttentionCase& problem,
       const double bound =
           empty ? 0
                 : relative * row_max + HalfUlp(problem.out_type, expected[d]);
-      const double ratio = Ratio(std::abs(got - expected[d]), bound);
+      const double ratio = Ratio(Error(got, expected[d]), bound);
       if (ratio <= report.out_ratio) continue;
       report.out_ratio = ratio;
       report.worst_out =
@@ -82,11 +88,11 @@ ErrorReport CompareAttention(const AttentionCase& problem,
                        d, ": ", got, ", expected ", expected[d]);
     }
     const double wanted = problem.lse[row];
-    const double error = wanted == lse[row] ? 0 : std::abs(lse[row] - wanted);
-    const double ratio = Ratio(
-        error, std::isinf(wanted)
-                   ? 0
-                   : kLseAbsoluteError + kLseRelativeError * std::abs(wanted));
+    const double ratio =
+        Ratio(Error(lse[row], wanted),
+              std::isinf(wanted)
+                  ? 0
+                  : kLseAbsoluteError + kLseRelativeError * std::abs(wanted));
     if (ratio <= report.lse_ratio) continue;
     report.lse_ratio = ratio;
     report.worst_lse =

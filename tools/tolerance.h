@@ -19,7 +19,8 @@ double HalfUlp(DType type, double value);
 
 struct ErrorReport {
   // Largest error divided by its bound; above 1 is a mismatch. Infinite where
-  // the result is NaN, or not exactly -inf or 0 where it has to be.
+  // only one of result and answer is NaN, or the result not exactly -inf or 0
+  // where it has to be.
   double out_ratio = 0;
   double lse_ratio = 0;
   std::string worst_out;  // "row 3 head 1 element 17: 0.25, expected 0.5"

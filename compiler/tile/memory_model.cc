@@ -31,9 +31,21 @@ int SideBytes(const KvFormat& format, int head_dim) {
          RoundUp(format.BlockScaleBytes(head_dim), 4);
 }
 
+// 16-bit operands of a query value: two where one would round it.
+int QueryParts(const KernelSpec& spec) {
+  const bool bf16_operands = spec.k_format->element == Element::kBf16;
+  return spec.type == DType::kF32 || (spec.type == DType::kF16 && bf16_operands)
+             ? 2
+             : 1;
+}
+
+int QueryBytes(const KernelSpec& spec, const Tile& tile) {
+  return QueryParts(spec) * tile.block_m * spec.head_dim * 2;
+}
+
 // A decode query this wide stays in shared memory, not in registers.
 bool DecodeQueryInShared(const KernelSpec& spec) {
-  return spec.head_dim > kDecodeQueryRegistersHeadDim;
+  return spec.head_dim > kDecodeQueryRegistersHeadDim || QueryParts(spec) > 1;
 }
 
 int KeyBytes(const KernelSpec& spec) {
@@ -49,8 +61,7 @@ int SharedBytes(const KernelSpec& spec, const Tile& tile) {
     case KernelKind::kMerge:
       return 0;
     case KernelKind::kDecode: {
-      const int query =
-          DecodeQueryInShared(spec) ? tile.block_m * spec.head_dim * 2 : 0;
+      const int query = DecodeQueryInShared(spec) ? QueryBytes(spec, tile) : 0;
       const int pipelines =
           tile.warps * tile.stages * kDecodeKeysPerStep * KeyBytes(spec);
       // Per row and warp: f32 partial output, then maximum, sum and padding.
@@ -59,7 +70,7 @@ int SharedBytes(const KernelSpec& spec, const Tile& tile) {
       return std::max(query + pipelines, exchange);
     }
     case KernelKind::kExtend:
-      return tile.block_m * spec.head_dim * 2 +
+      return QueryBytes(spec, tile) +
              tile.stages * tile.block_n * KeyBytes(spec);
   }
   return 0;
@@ -84,7 +95,9 @@ int RegistersPerThread(const KernelSpec& spec, const Tile& tile) {
       const int columns = spec.v_head_dim / ExtendDimSplit(spec.v_head_dim);
       const int accumulators = warp_rows * columns / kWarpLanes;
       const int scores = warp_rows * tile.block_n / kWarpLanes;
-      return accumulators + scores + kExtendOtherRegisters;
+      // A further query part is one A operand for each 16 rows.
+      const int query_parts = (QueryParts(spec) - 1) * warp_rows / 4;
+      return accumulators + scores + query_parts + kExtendOtherRegisters;
     }
   }
   return 0;

@@ -12,6 +12,11 @@ struct F16Operand {
   static __device__ __forceinline__ u32 Pack(float lo, float hi) {
     return arch::PackF16(lo, hi);
   }
+  static __device__ __forceinline__ void Unpack(u32 pair, float& lo,
+                                                float& hi) {
+    lo = arch::F16ToF32(static_cast<u16>(pair));
+    hi = arch::F16ToF32(static_cast<u16>(pair >> 16));
+  }
   static __device__ __forceinline__ void Mma(float (&d)[4], const u32 (&a)[4],
                                              const u32 (&b)[2]) {
     arch::MmaF16(d, a, b);
@@ -21,6 +26,11 @@ struct F16Operand {
 struct Bf16Operand {
   static __device__ __forceinline__ u32 Pack(float lo, float hi) {
     return arch::PackBf16(lo, hi);
+  }
+  static __device__ __forceinline__ void Unpack(u32 pair, float& lo,
+                                                float& hi) {
+    lo = arch::Bf16ToF32(static_cast<u16>(pair));
+    hi = arch::Bf16ToF32(static_cast<u16>(pair >> 16));
   }
   static __device__ __forceinline__ void Mma(float (&d)[4], const u32 (&a)[4],
                                              const u32 (&b)[2]) {

@@ -12,7 +12,8 @@
 // V^T P^T, keys and channels on M, so that up to 8 query rows cost no padding.
 // P^T goes from accumulator to operand by an 8x8 transpose in registers.
 //
-// Shared memory: q where head_dim is above 256, and the pipelines; afterwards
+// Shared memory: q where head_dim is above 256 or q takes two operands, and the
+// pipelines; afterwards
 // the warps' partial results, merged into one row each. With splits > 1 the row
 // goes to partial_out / partial_lse, and the sink joins in split 0 only.
 #include "ops/attention_row.cuh"
@@ -40,9 +41,12 @@ struct DecodeShape {
   static constexpr int kSums = KOrder::kSteps < 32 ? 2 : 1;
 
   // q as B operands in fragment order, where registers cannot hold it.
-  static constexpr bool kQueryInShared = spec::kHeadDim > 256;
+  static constexpr int kQueryParts =
+      ops::kQueryParts<spec::QueryElement, spec::ScoreOperand>;
+  static constexpr bool kQueryInShared =
+      spec::kHeadDim > 256 || kQueryParts > 1;
   static constexpr int kQueryBytes =
-      kQueryInShared ? spec::kBlockM * spec::kHeadDim * 2 : 0;
+      kQueryInShared ? kQueryParts * spec::kBlockM * spec::kHeadDim * 2 : 0;
 
   static constexpr int kStageBytes = KGroup::kBytes + VGroup::kBytes;
   static constexpr int kWarpBytes = spec::kStages * kStageBytes;
@@ -71,11 +75,11 @@ struct DecodeState {
   float out[Shape::kRowTiles][Shape::kMTiles][4];
 };
 
-// Shared address of the B operand of (8 rows, step) for this lane.
-__device__ __forceinline__ u32 QueryFragment(u32 shared, int row_tile, int step,
-                                             int lane) {
-  return shared +
-         ((row_tile * DecodeShape::KOrder::kSteps + step) * 32 + lane) * 8;
+// Shared address of the B operand of (part, 8 rows, step) for this lane.
+__device__ __forceinline__ u32 QueryFragment(u32 shared, int part, int row_tile,
+                                             int step, int lane) {
+  const int tile = part * DecodeShape::kRowTiles + row_tile;
+  return shared + ((tile * DecodeShape::KOrder::kSteps + step) * 32 + lane) * 8;
 }
 
 __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
@@ -96,16 +100,26 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
     if constexpr (Shape::kQueryInShared) {
       for (int step = warp; step < Shape::KOrder::kSteps;
            step += spec::kWarps) {
-        U32x2 words;
+        u32 parts[Shape::kQueryParts][2];
         ops::QueryStep<spec::QueryElement, spec::ScoreOperand, Shape::KOrder>(
-            row, step, t, scale.factor, words.v);
-        arch::StoreShared(QueryFragment(shared, r, step, 4 * g + t), words);
+            row, step, t, scale.factor, parts);
+#pragma unroll
+        for (int part = 0; part < Shape::kQueryParts; ++part) {
+          U32x2 words;
+          words.v[0] = parts[part][0];
+          words.v[1] = parts[part][1];
+          arch::StoreShared(QueryFragment(shared, part, r, step, 4 * g + t),
+                            words);
+        }
       }
     } else {
 #pragma unroll
       for (int step = 0; step < Shape::KOrder::kSteps; ++step) {
+        u32 words[Shape::kQueryParts][2];
         ops::QueryStep<spec::QueryElement, spec::ScoreOperand, Shape::KOrder>(
-            row, step, t, scale.factor, state.q[r][step]);
+            row, step, t, scale.factor, words);
+        state.q[r][step][0] = words[0][0];
+        state.q[r][step][1] = words[0][1];
       }
     }
 #pragma unroll
@@ -197,10 +211,13 @@ __device__ __forceinline__ void AttendGroup(u32 shared, u32 stage,
 #pragma unroll
         for (int r = 0; r < kRowTiles; ++r) {
           if constexpr (Shape::kQueryInShared) {
-            u32 q[2];
-            ops::LoadSharedBytes<8>(QueryFragment(shared, r, step, 4 * g + t),
-                                    q);
-            spec::ScoreOperand::Mma(dots[r][step % Shape::kSums], a, q);
+#pragma unroll
+            for (int q_part = 0; q_part < Shape::kQueryParts; ++q_part) {
+              u32 q[2];
+              ops::LoadSharedBytes<8>(
+                  QueryFragment(shared, q_part, r, step, 4 * g + t), q);
+              spec::ScoreOperand::Mma(dots[r][step % Shape::kSums], a, q);
+            }
           } else {
             spec::ScoreOperand::Mma(dots[r][step % Shape::kSums], a,
                                     state.q[r][step]);
@@ -344,7 +361,8 @@ __device__ __forceinline__ void WriteRows(const AttentionArgs& args,
 #pragma unroll
     for (int w = 0; w < spec::kWarps; ++w) {
       const bool seen = max2[w] != ops::NegativeInfinity();
-      sum += seen ? sums[w] * arch::Exp2(max2[w] - top2) : 0.0f;
+      // Without a maximum the sum is 0, or NaN where every score was.
+      sum += seen ? sums[w] * arch::Exp2(max2[w] - top2) : sums[w];
       factors[w] = seen ? arch::Exp2(ref2[w] - top_ref2) : 0.0f;
     }
     const float sink2 = split == 0 ? ops::SinkOf<spec::kGroup, spec::kSinks>(

@@ -37,12 +37,18 @@ struct ExtendShape {
   static constexpr int kMTiles = kWarpRows / 16;
   static constexpr int kRuns = VOrder::kRuns / kDimSplit;  // V runs of a warp
   static constexpr int kNTiles = kRuns * VOrder::kLaneChannels;
-  // Keys whose scores a warp holds at once: fewer where the output takes most
-  // of the registers.
+  static constexpr int kQueryParts =
+      ops::kQueryParts<spec::QueryElement, spec::ScoreOperand>;
+  // Keys whose scores a warp holds at once: fewer where the output and the
+  // query take most of the registers.
   static constexpr int kStepKeys =
-      spec::kBlockN % 32 == 0 && (kMTiles == 1 || kNTiles <= 12) ? 32 : 16;
+      spec::kBlockN % 32 == 0 && (kMTiles == 1 || kNTiles <= 12) &&
+              (kQueryParts == 1 || kNTiles < 32)
+          ? 32
+          : 16;
 
-  static constexpr int kQueryBytes = spec::kBlockM * spec::kHeadDim * 2;
+  static constexpr int kQueryBytes =
+      kQueryParts * spec::kBlockM * spec::kHeadDim * 2;
   static constexpr int kGroups = spec::kBlockN / ops::kGroupKeys;
   static constexpr int kStageBytes =
       kGroups * (KGroup::kBytes + VGroup::kBytes);
@@ -66,11 +72,12 @@ struct ExtendState {
   float out[Shape::kMTiles][Shape::kNTiles][4];
 };
 
-// Shared address of the A operand of (16 rows, step) for this lane.
-__device__ __forceinline__ u32 QueryFragment(u32 shared, int m_tile, int step,
-                                             int lane) {
+// Shared address of the A operand of (part, 16 rows, step) for this lane.
+__device__ __forceinline__ u32 QueryFragment(u32 shared, int part, int m_tile,
+                                             int step, int lane) {
+  const int tile = part * (spec::kBlockM / 16) + m_tile;
   return shared +
-         ((m_tile * ExtendShape::KOrder::kSteps + step) * 32 + lane) * 16;
+         ((tile * ExtendShape::KOrder::kSteps + step) * 32 + lane) * 16;
 }
 
 // Writes the block's rows as operands and reads this thread's row facts.
@@ -98,14 +105,18 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
       const int m_tile = block_row / 16;
 #pragma unroll 4
       for (int step = 0; step < Shape::KOrder::kSteps; ++step) {
-        u32 words[2];
+        u32 words[Shape::kQueryParts][2];
         ops::QueryStep<spec::QueryElement, spec::ScoreOperand, Shape::KOrder>(
             query, step, t, scale.factor, words);
         // Registers of an A operand: (row g, k), (row g + 8, k), (row g, k +
         // 8), (row g + 8, k + 8).
-        const u32 to = QueryFragment(shared, m_tile, step, lane) + i % 2 * 4;
-        arch::StoreShared(to, words[0]);
-        arch::StoreShared(to + 8, words[1]);
+#pragma unroll
+        for (int part = 0; part < Shape::kQueryParts; ++part) {
+          const u32 to =
+              QueryFragment(shared, part, m_tile, step, lane) + i % 2 * 4;
+          arch::StoreShared(to, words[part][0]);
+          arch::StoreShared(to + 8, words[part][1]);
+        }
       }
     }
     state.uniform[i] = uniform * scale.inverse;
@@ -160,12 +171,16 @@ __device__ __forceinline__ void Dots(
       for (int i = 0; i < KeyRun::kSteps; ++i) {
         const int step =
             run * Shape::KOrder::kStepsPerRun + part * KeyRun::kSteps + i;
-        u32 q[Shape::kMTiles][4];
+        u32 q[Shape::kQueryParts][Shape::kMTiles][4];
 #pragma unroll
         for (int m = 0; m < Shape::kMTiles; ++m) {
-          ops::LoadSharedBytes<16>(
-              QueryFragment(shared, row_warp * Shape::kMTiles + m, step, lane),
-              q[m]);
+#pragma unroll
+          for (int p = 0; p < Shape::kQueryParts; ++p) {
+            ops::LoadSharedBytes<16>(
+                QueryFragment(shared, p, row_warp * Shape::kMTiles + m, step,
+                              lane),
+                q[p][m]);
+          }
         }
 #pragma unroll
         for (int n = 0; n < kTiles; ++n) {
@@ -173,7 +188,10 @@ __device__ __forceinline__ void Dots(
           keys[n].Decode(i, scales[n], run, part, t, k);
 #pragma unroll
           for (int m = 0; m < Shape::kMTiles; ++m) {
-            spec::ScoreOperand::Mma(s[m][n], q[m], k);
+#pragma unroll
+            for (int p = 0; p < Shape::kQueryParts; ++p) {
+              spec::ScoreOperand::Mma(s[m][n], q[p][m], k);
+            }
           }
         }
       }
@@ -434,7 +452,10 @@ __device__ __forceinline__ TileOfBatch FindTile(const AttentionArgs& args,
     low = found;
     high = low + step < high ? low + step : high;
   }
-  return {low, static_cast<int>(tile - FirstTile(args, low))};
+  // Below 0 where q_indptr does not begin at 0: the rows before it have none.
+  const i64 of_sequence = tile - FirstTile(args, low);
+  if (of_sequence < 0) return {-1, 0};
+  return {low, static_cast<int>(of_sequence)};
 }
 
 __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,

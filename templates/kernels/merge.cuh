@@ -3,7 +3,7 @@
 //   out = sum_s exp(lse_s - lse) * out_s,  lse = log sum_s exp(lse_s)
 //
 // A part with lse -inf counts for nothing, whatever its out holds; a row whose
-// parts are all empty gets 0 and -inf.
+// parts are all empty gets 0 and -inf. A part with lse NaN makes its row NaN.
 //
 //   grid   ceil(rows * heads / kBlockM); one warp a (row, head)
 #include "kernels/merge_args.h"
@@ -20,12 +20,12 @@ __device__ __forceinline__ void MergeRow(const MergeArgs& args, i64 row,
 
   float top = ops::NegativeInfinity();
   for (int s = lane; s < args.splits; s += 32) {
-    top = arch::Max(
+    top = arch::MaxNan(
         top, arch::LoadGlobal<float>(args.partial_lse + s * rows + index));
   }
 #pragma unroll
   for (int mask = 1; mask < 32; mask *= 2) {
-    top = arch::Max(top, arch::ShuffleXor(top, mask));
+    top = arch::MaxNan(top, arch::ShuffleXor(top, mask));
   }
   const bool empty = top == ops::NegativeInfinity();
   const auto weight = [&](int s) {

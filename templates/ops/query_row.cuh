@@ -2,12 +2,27 @@
 //
 // An f16 operand holds a bf16 or f32 row after a power of two per row has
 // brought its largest magnitude into [1, 2); the inverse goes to the scores.
+//
+// A row whose values the operand type cannot hold goes in two parts, the second
+// what the first one's rounding left, and its dot is the sum of both: narrowed
+// once, a logit of 10 would be off by more than the bound of an LSE.
 #ifndef KVFORGE_TEMPLATES_OPS_QUERY_ROW_CUH_
 #define KVFORGE_TEMPLATES_OPS_QUERY_ROW_CUH_
 
+#include "formats/element.cuh"
+#include "formats/operand.cuh"
 #include "ops/access.cuh"
 
 namespace kvforge::ops {
+
+// Operand parts of a row of Element. The same rule in the memory model.
+template <class Element, class Operand>
+inline constexpr int kQueryParts =
+    formats::kSameElement<Element, formats::F32> ||
+            (formats::kSameElement<Element, formats::F16> &&
+             formats::kSameElement<Operand, formats::Bf16Operand>)
+        ? 2
+        : 1;
 
 // Four neighbouring channels in f32; `row` null gives zeros.
 template <class Element>
@@ -52,16 +67,28 @@ __device__ __forceinline__ float QueryAmax(const u8* row, int t) {
   return arch::Max(amax, arch::ShuffleXor(amax, 2));
 }
 
-// The two operand words of one step of one row.
+// The two operand words of one step of one row, for each part.
 template <class Element, class Operand, class Order>
-__device__ __forceinline__ void QueryStep(const u8* row, int step, int t,
-                                          float factor, u32 (&out)[2]) {
+__device__ __forceinline__ void QueryStep(
+    const u8* row, int step, int t, float factor,
+    u32 (&out)[kQueryParts<Element, Operand>][2]) {
+  constexpr int kParts = kQueryParts<Element, Operand>;
   float x[4];
   LoadQuery4<Element>(row, Order::ChannelOf(step, t), x);
 #pragma unroll
   for (int i = 0; i < 4; ++i) x[i] = x[i] * factor;
-  out[0] = Operand::Pack(x[0], x[1]);
-  out[1] = Operand::Pack(x[2], x[3]);
+#pragma unroll
+  for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      out[part][i] = Operand::Pack(x[2 * i], x[2 * i + 1]);
+      if (part + 1 == kParts) continue;
+      float held[2];
+      Operand::Unpack(out[part][i], held[0], held[1]);
+      x[2 * i] -= held[0];
+      x[2 * i + 1] -= held[1];
+    }
+  }
 }
 
 }  // namespace kvforge::ops

@@ -80,11 +80,12 @@ struct SoftmaxResult {
   float lse;         // natural log
 };
 
-// `sink2`: the sink's logit in base 2, -inf if there is none.
+// `sink2`: the sink's logit in base 2, -inf if there is none. Scores that are
+// NaN leave no maximum but a sum that is NaN, and so is the result.
 __device__ __forceinline__ SoftmaxResult FinishRow(float max2, float ref2,
                                                    float sum, float sink2) {
   const float top2 = arch::Max(max2, sink2);
-  if (top2 == NegativeInfinity()) return {0.0f, NegativeInfinity()};
+  if (top2 == NegativeInfinity()) return {sum, NegativeInfinity() + sum};
   const float total = sum * arch::Exp2(max2 - top2) + arch::Exp2(sink2 - top2);
   const float factor =
       max2 == NegativeInfinity() ? 0.0f : arch::Exp2(ref2 - top2) / total;

@@ -21,9 +21,8 @@ __device__ __forceinline__ KeyRange VisibleKeys(int kv_len, int q_len,
   const int position = kv_len - q_len + token;
   KeyRange range = {0, kv_len};
   if (kCausal && position + 1 < range.end) range.end = position + 1;
-  if (kWindow > 0 && position - kWindow + 1 > 0) {
-    range.first = position - kWindow + 1;
-  }
+  // Neither side can overflow: a window may be as large as an int.
+  if (kWindow > 0 && position >= kWindow) range.first = position - kWindow + 1;
   if (range.end < 0) range.end = 0;
   return range;
 }

@@ -1,5 +1,6 @@
 // What the public calls refuse, in their own words: whole sentences.
 #include <cmath>
+#include <limits>
 
 #include "kernels/argument_checks.h"
 #include "kernels/extend.h"
@@ -144,6 +145,20 @@ TEST_F(StoreRefuses, NegativeCountsAndHugeStrides) {
             "token or head");
 }
 
+TEST_F(StoreRefuses, TheSmallestStride) {
+  args_.k_src.token_stride = std::numeric_limits<long long>::min();
+  EXPECT_EQ(Message(),
+            "store: a stride of k_src is -9223372036854775808 bytes; strides "
+            "up to 2^46 are supported; pass strides in bytes of one page, "
+            "slot, token or head");
+}
+
+TEST_F(StoreRefuses, OverlapInAPageCutShort) {
+  args_.num_slots = 8;  // of one page of 16
+  args_.k.codes.slot_stride = 64;
+  EXPECT_THAT(Message(), ::testing::HasSubstr("rows of k.codes overlap"));
+}
+
 TEST_F(StoreRefuses, AnotherKernel) {
   kernel_ = bench_.Kernel(KernelKind::kExtend);
   EXPECT_EQ(Message(),
@@ -250,6 +265,22 @@ TEST_F(AttentionRefuses, OutRowsThatOverlap) {
             "make the strides those of the buffer that was allocated");
 }
 
+TEST_F(AttentionRefuses, LseStrideThatOverflowsInBytes) {
+  params_.args.lse_token_stride = (1LL << 62) + 4;  // 16 bytes in 64 bits
+  EXPECT_EQ(Message(),
+            "extend: a stride of lse is 4611686018427387908 bytes; strides up "
+            "to 2^46 are supported; pass strides in bytes of one page, slot, "
+            "token or head");
+}
+
+TEST_F(AttentionRefuses, RowsBeyond32Bits) {
+  params_.args.total_q = (1 << 29) + 1;
+  EXPECT_EQ(Message(),
+            "extend: total_q = 536870913 with a group of 2 is 1073741826 rows "
+            "of one kv head; up to 1073741824 are supported; split the batch "
+            "over several calls");
+}
+
 TEST_F(AttentionRefuses, ScaleThatIsNotFinite) {
   params_.args.sm_scale = std::nanf("");
   EXPECT_EQ(Message(),
@@ -288,6 +319,13 @@ TEST(Decode, RefusesSplitsAndWorkspace) {
   EXPECT_EQ(RunDecode(kernels, params, nullptr).message(),
             "decode: the kernel is null; RunDecode runs decode kernels; use "
             "PrepareDecode");
+}
+
+// 2^71 bytes are 0 modulo 2^64: no workspace is large enough.
+TEST(Decode, WorkspaceBytesDoNotWrap) {
+  const KernelSpec spec = *ParseSpec("decode/bf16/d128/g1/page16/bf16");
+  EXPECT_EQ(DecodeWorkspaceBytes(spec, int64_t{1} << 30, 1 << 21, 1024),
+            std::numeric_limits<int64_t>::max());
 }
 
 TEST(Merge, RefusesNoStates) {

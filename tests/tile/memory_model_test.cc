@@ -90,11 +90,25 @@ INSTANTIATE_TEST_SUITE_P(
                   "extend/bf16/d512/g1/page16/bf16",
                   {32, 32, 1, 4},
                   99328},
-        // an f32 query is narrowed to 16 bit on its way into shared memory
+        // an f32 query is two 16-bit operands: 2 * 128 * 256 and 2 * 34816
         BytesCase{"extend_f32_query",
                   "extend/bf16/d128/g4/page16/f32",
                   {128, 64, 2, 4},
+                  135168},
+        // so is an f16 query over a bf16 K, but not over an f16 one
+        BytesCase{"extend_f16_query_of_bf16_keys",
+                  "extend/bf16/d128/g4/page16/f16",
+                  {128, 64, 2, 4},
+                  135168},
+        BytesCase{"extend_f16_query_of_f16_keys",
+                  "extend/f16/d128/g4/page16/f16",
+                  {128, 64, 2, 4},
                   102400},
+        // which decode keeps in shared memory: 2 * 8 * 256 + 56832
+        BytesCase{"decode_f32_query",
+                  "decode/e4m3_row/d128/g4/page16/f32",
+                  {8, 64, 3, 4},
+                  60928},
         BytesCase{
             "store", "store/nvfp4_row/d128/g1/page16/bf16", {16, 0, 1, 4}, 0},
         BytesCase{"merge", "merge/d128/bf16", {4, 0, 1, 4}, 0}),

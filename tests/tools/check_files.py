@@ -48,3 +48,11 @@ write("bad_page", header, flipped("page_table", 3, 0x40))
 write("bad_heads", with_case(num_q_heads=7), body)
 write("bad_json", {**header, "__metadata__": {"case": "{"}}, body)
 (folder / "empty.safetensors").write_bytes(b"")
+# A pool that no machine has.
+write("huge_pool", with_case(num_pages=2**31 - 1), body)
+# A template that replaces none; a manifest that is not UTF-8.
+(folder / "stray").mkdir(exist_ok=True)
+(folder / "stray" / "stray.cuh").write_text("x\n")
+(folder / "not_utf8.specs").write_bytes(
+    b"decode/bf16/d64/g1/page16/bf16/alibi=\xff\n"
+)
