@@ -12,8 +12,11 @@
 //
 // Shared memory: q as A operands in fragment order, then kStages stages of
 // kBlockN keys of K and V as codes, copied asynchronously.
+#include "ops/alibi.cuh"
 #include "ops/attention_row.cuh"
+#include "ops/custom_mask.cuh"
 #include "ops/fragments.cuh"
+#include "ops/key_selection.cuh"
 #include "ops/key_tile.cuh"
 #include "ops/query_row.cuh"
 #include "ops/softmax.cuh"
@@ -42,6 +45,9 @@ struct ExtendShape {
   static constexpr int kStepKeys =
       spec::kBlockN % 32 == 0 && (kMTiles == 1 || kNTiles <= 12) ? 32 : 16;
 
+  // Keys are seen one by one, not only as a range.
+  static constexpr bool kPicked = spec::kCustomMask || spec::kSparseBlock > 0;
+
   static constexpr int kQueryBytes = spec::kBlockM * spec::kHeadDim * 2;
   static constexpr int kGroups = spec::kBlockN / ops::kGroupKeys;
   static constexpr int kStageBytes =
@@ -61,6 +67,7 @@ struct ExtendState {
   using Shape = ExtendShape;
   static constexpr int kRows = 2 * Shape::kMTiles;
   int first_row;
+  ops::AlibiRow alibi[kRows];  // kAlibi only
   float uniform[kRows];
   ops::SoftmaxRow softmax[kRows];
   float out[Shape::kMTiles][Shape::kNTiles][4];
@@ -107,6 +114,10 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
         arch::StoreShared(to, words[0]);
         arch::StoreShared(to + 8, words[1]);
       }
+    }
+    if constexpr (spec::kAlibi) {
+      state.alibi[i] =
+          ops::AlibiOf<spec::kGroup>(args, sequence, row0 + block_row);
     }
     state.uniform[i] = uniform * scale.inverse;
     state.softmax[i].Clear();
@@ -181,15 +192,30 @@ __device__ __forceinline__ void Dots(
   }
 }
 
-// Scores to weights of V in place of s: scale, softcap, mask, online softmax.
+// Scores to weights of V in place of s: scale, softcap, ALiBi, mask, online
+// softmax. `selected`: bit i for key step_key + i, all ones without a
+// selection.
 __device__ __forceinline__ void Weights(
-    const ops::Sequence& sequence, u32 stage, int group0, int step_key,
-    bool masked, int t,
+    const ops::Sequence& sequence, const ops::CustomMask& mask, u32 stage,
+    int group0, int step_key, bool masked, u32 selected, int t,
     float (&s)[ExtendShape::kMTiles][ExtendShape::kStepKeys / 8][4],
     ExtendState& state) {
   using Shape = ExtendShape;
   constexpr int kTiles = Shape::kStepKeys / 8;
   constexpr bool kScaled = spec::kValueWeightScaled;
+  constexpr bool kPicked = Shape::kPicked;
+
+  u32 shown[ExtendState::kRows];  // kPicked only
+  if constexpr (kPicked) {
+#pragma unroll
+    for (int i = 0; i < ExtendState::kRows; ++i) {
+      shown[i] = selected;
+      if constexpr (spec::kCustomMask) {
+        shown[i] &= mask.Row<Shape::kStepKeys>(
+            (state.first_row + 8 * i) / spec::kGroup, step_key);
+      }
+    }
+  }
 
   float v_scale[kTiles][2];
   float top2[ExtendState::kRows], value2[ExtendState::kRows];
@@ -230,8 +256,11 @@ __device__ __forceinline__ void Weights(
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         const int i = 2 * m + c / 2;
-        const float score =
+        float score =
             spec::ScoreMap(s[m][n][c], state.uniform[i], k_scale[c % 2]);
+        if constexpr (spec::kAlibi) {
+          score = state.alibi[i].Apply(score, step_key + 8 * n + 2 * t + c % 2);
+        }
         s[m][n][c] = score;
       }
     }
@@ -244,8 +273,10 @@ __device__ __forceinline__ void Weights(
                 (state.first_row + 8 * i) / spec::kGroup);
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-          const int key = step_key + 8 * n + 2 * t + j;
-          if (key < visible.first || key >= visible.end) {
+          const int bit = 8 * n + 2 * t + j;
+          const int key = step_key + bit;
+          if (key < visible.first || key >= visible.end ||
+              (kPicked && (shown[i] >> bit & 1u) == 0)) {
             s[i / 2][n][i % 2 * 2 + j] = ops::NegativeInfinity();
           }
         }
@@ -469,6 +500,12 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
           ? (range.end - begin + spec::kBlockN - 1) / spec::kBlockN
           : 0;
 
+  const ops::CustomMask mask = ops::MaskOf<spec::kCustomMask>(args, sequence);
+  ops::Selection selection = {nullptr, 0};
+  if constexpr (spec::kSparseBlock > 0) {
+    selection = ops::SelectionOf(args, sequence);
+  }
+
   // Copies are dealt to warps by group: first the groups of K, then of V.
   const auto copy_tile = [&](int tile, int stage) {
     if (tile < tiles) {
@@ -477,7 +514,15 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
         const bool value_side = item >= Shape::kGroups;
         const int group = value_side ? item - Shape::kGroups : item;
         const int key = begin + tile * spec::kBlockN + group * ops::kGroupKeys;
-        ops::GroupPages<spec::kPageSize> pages;
+        ops::GroupPages<spec::kPageSize, Shape::kPicked> pages;
+        if constexpr (spec::kSparseBlock > 0) {
+          pages.picked = selection.Bits<spec::kSparseBlock, ops::kGroupKeys>(
+              key, range, lane);
+        }
+        if constexpr (spec::kCustomMask) {
+          pages.picked &= mask.Any16(row0 / spec::kGroup,
+                                     last_row / spec::kGroup, key, lane);
+        }
         pages.Fetch(sequence.table, key, range.first, range.end, lane);
         if (value_side) {
           ops::CopyKeyGroup<VSide, spec::kValueDim>(
@@ -506,12 +551,18 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
     for (int key = 0; key < spec::kBlockN; key += Shape::kStepKeys) {
       const int step_key = begin + tile * spec::kBlockN + key;
       if (step_key >= range.end) break;
-      const bool masked =
-          step_key < common.first || step_key + Shape::kStepKeys > common.end;
+      u32 selected = ~0u;
+      if constexpr (spec::kSparseBlock > 0) {
+        selected = selection.Bits<spec::kSparseBlock, Shape::kStepKeys>(
+            step_key, range, lane);
+        if (selected == 0) continue;
+      }
+      const bool masked = Shape::kPicked || step_key < common.first ||
+                          step_key + Shape::kStepKeys > common.end;
       float s[Shape::kMTiles][Shape::kStepKeys / 8][4];
       Dots(shared, address, key / ops::kGroupKeys, row_warp, lane, s);
-      Weights(sequence, address, key / ops::kGroupKeys, step_key, masked,
-              lane % 4, s, state);
+      Weights(sequence, mask, address, key / ops::kGroupKeys, step_key, masked,
+              selected, lane % 4, s, state);
       Accumulate(address, key / ops::kGroupKeys, dim_part, lane, s, state);
     }
     arch::BlockSync();
