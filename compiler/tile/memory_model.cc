@@ -15,8 +15,8 @@ constexpr int kDecodeQueryRegistersHeadDim = 256;
 constexpr int kExtendOtherRegisters = 56;
 constexpr int kDecodeOtherRegisters = 28;
 constexpr int kDecodeRowTileRegisters = 32;  // softmax and scores of 8 rows
-// ALiBi, a custom mask and a selection, each: facts of 8 rows, and what finds
-// the keys.
+// ALiBi, a custom mask and a selection, each: facts of a thread's rows, and
+// what finds the keys.
 constexpr int kFeatureRegisters = 8;
 // 16 elements as f32, their codes, addresses and scales.
 constexpr int kStoreRegisters = 64;
@@ -95,7 +95,7 @@ int RegistersPerThread(const KernelSpec& spec, const Tile& tile) {
       const int accumulators = warp_rows * columns / kWarpLanes;
       const int scores = warp_rows * tile.block_n / kWarpLanes;
       return accumulators + scores + kExtendOtherRegisters +
-             warp_rows / 8 * CountFeatures(spec);
+             warp_rows / 32 * kFeatureRegisters * CountFeatures(spec);
     }
   }
   return 0;

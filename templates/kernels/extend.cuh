@@ -40,13 +40,16 @@ struct ExtendShape {
   static constexpr int kMTiles = kWarpRows / 16;
   static constexpr int kRuns = VOrder::kRuns / kDimSplit;  // V runs of a warp
   static constexpr int kNTiles = kRuns * VOrder::kLaneChannels;
-  // Keys whose scores a warp holds at once: fewer where the output takes most
-  // of the registers.
-  static constexpr int kStepKeys =
-      spec::kBlockN % 32 == 0 && (kMTiles == 1 || kNTiles <= 12) ? 32 : 16;
-
   // Keys are seen one by one, not only as a range.
   static constexpr bool kPicked = spec::kCustomMask || spec::kSparseBlock > 0;
+  // Keys whose scores a warp holds at once: fewer where the output takes most
+  // of the registers, the sooner if features take some.
+  static constexpr bool kFeatures = kPicked || spec::kAlibi;
+  static constexpr int kStepKeys =
+      spec::kBlockN % 32 == 0 &&
+              (kMTiles == 1 ? !kFeatures || kNTiles <= 16 : kNTiles <= 12)
+          ? 32
+          : 16;
 
   static constexpr int kQueryBytes = spec::kBlockM * spec::kHeadDim * 2;
   static constexpr int kGroups = spec::kBlockN / ops::kGroupKeys;
@@ -67,11 +70,17 @@ struct ExtendState {
   using Shape = ExtendShape;
   static constexpr int kRows = 2 * Shape::kMTiles;
   int first_row;
-  ops::AlibiRow alibi[kRows];  // kAlibi only
   float uniform[kRows];
   ops::SoftmaxRow softmax[kRows];
   float out[Shape::kMTiles][Shape::kNTiles][4];
 };
+
+// `x` again where features are short of registers: a shuffle stays in its
+// place, and what follows from its result is not worked out ahead of it and
+// kept. All lanes.
+__device__ __forceinline__ int Anew(int x) {
+  return ExtendShape::kFeatures ? arch::ShuffleXor(x, 0) : x;
+}
 
 // Shared address of the A operand of (16 rows, step) for this lane.
 __device__ __forceinline__ u32 QueryFragment(u32 shared, int m_tile, int step,
@@ -114,10 +123,6 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
         arch::StoreShared(to, words[0]);
         arch::StoreShared(to + 8, words[1]);
       }
-    }
-    if constexpr (spec::kAlibi) {
-      state.alibi[i] =
-          ops::AlibiOf<spec::kGroup>(args, sequence, row0 + block_row);
     }
     state.uniform[i] = uniform * scale.inverse;
     state.softmax[i].Clear();
@@ -196,7 +201,7 @@ __device__ __forceinline__ void Dots(
 // softmax. `selected`: bit i for key step_key + i, all ones without a
 // selection.
 __device__ __forceinline__ void Weights(
-    const ops::Sequence& sequence, const ops::CustomMask& mask, u32 stage,
+    const AttentionArgs& args, const ops::Sequence& sequence, u32 stage,
     int group0, int step_key, bool masked, u32 selected, int t,
     float (&s)[ExtendShape::kMTiles][ExtendShape::kStepKeys / 8][4],
     ExtendState& state) {
@@ -205,15 +210,20 @@ __device__ __forceinline__ void Weights(
   constexpr bool kScaled = spec::kValueWeightScaled;
   constexpr bool kPicked = Shape::kPicked;
 
-  u32 shown[ExtendState::kRows];  // kPicked only
-  if constexpr (kPicked) {
+  // Read again for every step: no register holds them during the dots.
+  const int first_row = Anew(state.first_row);
+  ops::AlibiRow alibi[ExtendState::kRows];  // kAlibi only
+  u32 shown[ExtendState::kRows];            // kPicked only
 #pragma unroll
-    for (int i = 0; i < ExtendState::kRows; ++i) {
-      shown[i] = selected;
-      if constexpr (spec::kCustomMask) {
-        shown[i] &= mask.Row<Shape::kStepKeys>(
-            (state.first_row + 8 * i) / spec::kGroup, step_key);
-      }
+  for (int i = 0; i < ExtendState::kRows; ++i) {
+    if constexpr (spec::kAlibi) {
+      alibi[i] = ops::AlibiOf<spec::kGroup>(args, sequence, first_row + 8 * i);
+    }
+    if constexpr (kPicked) shown[i] = selected;
+    if constexpr (spec::kCustomMask) {
+      const ops::CustomMask mask = ops::MaskOf<true>(args, sequence);
+      shown[i] &= mask.Row<Shape::kStepKeys>((first_row + 8 * i) / spec::kGroup,
+                                             step_key);
     }
   }
 
@@ -259,7 +269,7 @@ __device__ __forceinline__ void Weights(
         float score =
             spec::ScoreMap(s[m][n][c], state.uniform[i], k_scale[c % 2]);
         if constexpr (spec::kAlibi) {
-          score = state.alibi[i].Apply(score, step_key + 8 * n + 2 * t + c % 2);
+          score = alibi[i].Apply(score, step_key + 8 * n + 2 * t + c % 2);
         }
         s[m][n][c] = score;
       }
@@ -270,7 +280,7 @@ __device__ __forceinline__ void Weights(
         const ops::KeyRange visible =
             ops::VisibleKeys<spec::kCausal, spec::kWindow>(
                 sequence.kv_len, sequence.q_len,
-                (state.first_row + 8 * i) / spec::kGroup);
+                (first_row + 8 * i) / spec::kGroup);
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
           const int bit = 8 * n + 2 * t + j;
@@ -500,7 +510,6 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
           ? (range.end - begin + spec::kBlockN - 1) / spec::kBlockN
           : 0;
 
-  const ops::CustomMask mask = ops::MaskOf<spec::kCustomMask>(args, sequence);
   ops::Selection selection = {nullptr, 0};
   if constexpr (spec::kSparseBlock > 0) {
     selection = ops::SelectionOf(args, sequence);
@@ -509,6 +518,7 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
   // Copies are dealt to warps by group: first the groups of K, then of V.
   const auto copy_tile = [&](int tile, int stage) {
     if (tile < tiles) {
+      const int copy_lane = Anew(lane);
       const u32 to = shared + Shape::kQueryBytes + stage * Shape::kStageBytes;
       for (int item = warp; item < 2 * Shape::kGroups; item += spec::kWarps) {
         const bool value_side = item >= Shape::kGroups;
@@ -517,23 +527,24 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
         ops::GroupPages<spec::kPageSize, Shape::kPicked> pages;
         if constexpr (spec::kSparseBlock > 0) {
           pages.picked = selection.Bits<spec::kSparseBlock, ops::kGroupKeys>(
-              key, range, lane);
+              key, range, copy_lane);
         }
         if constexpr (spec::kCustomMask) {
+          const ops::CustomMask mask = ops::MaskOf<true>(args, sequence);
           pages.picked &= mask.Any16(row0 / spec::kGroup,
-                                     last_row / spec::kGroup, key, lane);
+                                     last_row / spec::kGroup, key, copy_lane);
         }
-        pages.Fetch(sequence.table, key, range.first, range.end, lane);
+        pages.Fetch(sequence.table, key, range.first, range.end, copy_lane);
         if (value_side) {
           ops::CopyKeyGroup<VSide, spec::kValueDim>(
               args.v, sequence.kv_head, pages, key, range.first, range.end,
               to + Shape::kGroups * Shape::KGroup::kBytes +
                   group * Shape::VGroup::kBytes,
-              lane);
+              copy_lane);
         } else {
           ops::CopyKeyGroup<KSide, spec::kHeadDim>(
               args.k, sequence.kv_head, pages, key, range.first, range.end,
-              to + group * Shape::KGroup::kBytes, lane);
+              to + group * Shape::KGroup::kBytes, copy_lane);
         }
       }
     }
@@ -561,7 +572,7 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
                           step_key + Shape::kStepKeys > common.end;
       float s[Shape::kMTiles][Shape::kStepKeys / 8][4];
       Dots(shared, address, key / ops::kGroupKeys, row_warp, lane, s);
-      Weights(sequence, mask, address, key / ops::kGroupKeys, step_key, masked,
+      Weights(args, sequence, address, key / ops::kGroupKeys, step_key, masked,
               selected, lane % 4, s, state);
       Accumulate(address, key / ops::kGroupKeys, dim_part, lane, s, state);
     }

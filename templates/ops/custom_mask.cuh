@@ -45,6 +45,7 @@ struct CustomMask {
   __device__ __forceinline__ u32 Any16(int first_token, int last_token, int key,
                                        int lane) const {
     u32 result = 0;
+#pragma unroll 1
     for (int token = first_token + lane; token <= last_token; token += 32) {
       result |= Row<16>(token, key);
     }
@@ -56,14 +57,17 @@ struct CustomMask {
   }
 };
 
-// The mask of a sequence; null without one.
+// The mask of a sequence; null without one. Reads its facts again, so that a
+// caller short of registers can make one where it is needed.
 template <bool kCustomMask>
 __device__ __forceinline__ CustomMask MaskOf(const AttentionArgs& args,
                                              const Sequence& sequence) {
   if constexpr (!kCustomMask) return {nullptr, 0, 0};
   return {args.custom_mask +
               arch::LoadGlobal<int>(args.mask_indptr + sequence.batch),
-          sequence.q_len, sequence.kv_len};
+          arch::LoadGlobal<int>(args.q_indptr + sequence.batch + 1) -
+              sequence.q_start,
+          arch::LoadGlobal<int>(args.kv_lens + sequence.batch)};
 }
 
 }  // namespace kvforge::ops

@@ -30,6 +30,7 @@ struct Selection {
   template <int kBlock, int kKeys>
   __device__ __forceinline__ u32 Bits(int key, KeyRange range, int lane) const {
     u32 result = 0;
+#pragma unroll 1
     for (int i = lane; i < count; i += 32) {
       const KeyRange keys = Keys<kBlock>(i, range);
       const int first = keys.first > key ? keys.first - key : 0;
