@@ -1,6 +1,7 @@
 #include "kernels/attention.h"
 
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,35 @@ namespace {
 // Kernels number the rows of a kv head in 32 bits, and the last tile's rows
 // reach past the last one.
 constexpr int64_t kMaxGroupRows = int64_t{1} << 30;
+
+// ALiBi slopes, custom mask and selected blocks, where the spec has them.
+absl::Status CheckVisibility(const KernelSpec& spec,
+                             const AttentionArgs& args) {
+  const std::string kernel(KernelName(spec.kernel));
+  if (spec.alibi) {
+    RETURN_IF_ERROR(CheckPointer(kernel, "alibi_slopes", args.alibi_slopes, 4,
+                                 "f32 slopes, one a q head"));
+  }
+  if (spec.mask == MaskKind::kCustom) {
+    RETURN_IF_ERROR(CheckPointer(kernel, "custom_mask", args.custom_mask, 1,
+                                 "mask bits, q_len * kv_len a sequence"));
+    RETURN_IF_ERROR(CheckPointer(kernel, "mask_indptr", args.mask_indptr, 4,
+                                 "i32 byte offsets of each sequence's mask"));
+  }
+  if (spec.sparse_block == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(
+      CheckCount(kernel, "selected_per_head", args.selected_per_head));
+  const int most = std::numeric_limits<int>::max() / spec.sparse_block;
+  if (args.selected_per_head > most) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kernel, ": selected_per_head = ", args.selected_per_head, " blocks of ",
+        spec.sparse_block, " tokens; up to ", most,
+        " blocks of this length are supported; pass shorter lists"));
+  }
+  if (args.selected_per_head == 0) return absl::OkStatus();
+  return CheckPointer(kernel, "selected", args.selected, 4,
+                      "i32 block numbers, selected_per_head a kv head");
+}
 
 }  // namespace
 
@@ -77,6 +107,7 @@ absl::Status CheckAttention(const KernelSpec& spec, int num_q_heads,
     RETURN_IF_ERROR(CheckPointer(kernel, "sinks", args.sinks, 4,
                                  "f32 sink logits, one a q head"));
   }
+  RETURN_IF_ERROR(CheckVisibility(spec, args));
   if (!std::isfinite(args.sm_scale)) {
     return absl::InvalidArgumentError(absl::StrCat(
         kernel, ": sm_scale = ", args.sm_scale,

@@ -99,12 +99,16 @@ absl::StatusOr<DecodeKernels> PrepareDecode(Engine& engine,
 
 int ChooseSplits(const Engine& engine, const PreparedKernel& decode,
                  const DecodeSizes& sizes) {
-  if (sizes.batch <= 0 || sizes.num_kv_heads <= 0 || sizes.max_kv_len <= 0) {
-    return 1;
+  int64_t longest = sizes.max_kv_len;
+  int64_t total_tokens = sizes.total_kv_len > 0
+                             ? sizes.total_kv_len
+                             : sizes.batch * sizes.max_kv_len;
+  if (const int64_t block = decode.spec().sparse_block; block > 0) {
+    const int64_t selected = sizes.selected_per_head * block;
+    longest = std::min(longest, selected);
+    total_tokens = std::min(total_tokens, sizes.batch * selected);
   }
-  const int64_t total_tokens = sizes.total_kv_len > 0
-                                   ? sizes.total_kv_len
-                                   : sizes.batch * sizes.max_kv_len;
+  if (sizes.batch <= 0 || sizes.num_kv_heads <= 0 || longest <= 0) return 1;
   const int64_t resident =
       engine.multiprocessors() *
       BlocksPerMultiprocessor(engine.gpu(), decode.facts(), decode.tile());
@@ -113,8 +117,8 @@ int ChooseSplits(const Engine& engine, const PreparedKernel& decode,
   const int64_t split_tokens = std::max(
       kMinSplitTokens,
       CeilDiv(total_tokens * sizes.num_kv_heads * RowTiles(decode), resident));
-  return static_cast<int>(std::clamp<int64_t>(
-      CeilDiv(sizes.max_kv_len, split_tokens), 1, kMaxSplits));
+  return static_cast<int>(
+      std::clamp<int64_t>(CeilDiv(longest, split_tokens), 1, kMaxSplits));
 }
 
 int64_t DecodeWorkspaceBytes(const KernelSpec& spec, int64_t total_q,

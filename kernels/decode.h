@@ -50,6 +50,8 @@ struct DecodeSizes {
   int num_kv_heads = 0;
   int64_t max_kv_len = 0;    // longest sequence of the batch, tokens
   int64_t total_kv_len = 0;  // over the batch; 0 = batch * max_kv_len
+  // Of a sparse spec: only so many blocks of each sequence are work to cut.
+  int selected_per_head = 0;
 };
 
 // How many parts to cut each sequence into so that the GPU is filled: one, if

@@ -13,9 +13,23 @@
 //   kv_lens     i32 [batch], 0 or more
 //   page_table  i32 [batch, ceil(kv_len / page_size) or more]
 //   sinks       f32 [q heads] if the spec has sinks
+//   alibi_slopes  f32 [q heads] if the spec has alibi: slopes[h] * (j - i) is
+//                 added to the score of key j for the query at position i,
+//                 behind the soft cap
+//   custom_mask   bits, if mask=custom: bit t * kv_len + j of sequence b, low
+//                 bit of a byte first, from byte mask_indptr[b] on, says
+//                 whether its query t sees key j; replaces the causal rule, and
+//                 a window and a selection narrow it. Not a byte is read past
+//                 ceil(q_len * kv_len / 8)
+//   mask_indptr   i32 [batch] byte offsets, if mask=custom
+//   selected      i32 [batch, kv heads, selected_per_head], if sparse=B: blocks
+//                 of B tokens, in any order without duplicates, -1 anywhere;
+//                 only their keys are visible, and no other key is read: pages
+//                 that hold none of them may be freed
 //
 // A row with no visible key gives out 0 and lse -inf (with a sink: the sink).
-// Bytes of the cache at and beyond kv_len may be anything. All pointers are
+// Bytes of the cache at and beyond kv_len may be anything, and so may those of
+// keys that a custom mask hides from every query. All pointers are
 // memory of the engine's target and must not overlap `out`. Queues work on
 // `stream` and returns without waiting; safe from several threads. Access
 // widths, splits and partial_* of `args` are this call's to fill in.

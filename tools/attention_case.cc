@@ -52,21 +52,19 @@ absl::StatusOr<KernelSpec> CaseSpec(const AttentionCase& problem,
   spec.type = problem.query_type;
   spec.out = problem.out_type;
   spec.group = problem.num_q_heads / problem.num_kv_heads;
-  if (!problem.causal && !problem.has_custom_mask) spec.mask = MaskKind::kFull;
+  if (problem.has_custom_mask()) {
+    spec.mask = MaskKind::kCustom;
+  } else if (!problem.causal) {
+    spec.mask = MaskKind::kFull;
+  }
   spec.window = problem.window;
   spec.softcap = problem.softcap;
   spec.sinks = !problem.sinks.empty();
+  spec.alibi = !problem.alibi_slopes.empty();
+  spec.sparse_block = problem.sparse_block;
   if (kernel == KernelKind::kDecode) {
     spec.q_max = std::max(1, problem.max_q_len());
   }
-  // What KernelSpec cannot say is refused by the parser, in its words.
-  std::string unserved;
-  if (problem.has_alibi) absl::StrAppend(&unserved, "/alibi=1");
-  if (problem.has_custom_mask) absl::StrAppend(&unserved, "/mask=custom");
-  if (problem.sparse_block > 0) {
-    absl::StrAppend(&unserved, "/sparse=", problem.sparse_block);
-  }
-  if (!unserved.empty()) return ParseSpec(spec.Text() + unserved);
   RETURN_IF_ERROR(ValidateSpec(spec));
   return spec;
 }

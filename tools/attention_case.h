@@ -44,14 +44,21 @@ struct AttentionCase {
 
   std::vector<uint8_t> q;             // query_type [total_q, q heads, head_dim]
   std::vector<int64_t> slot_mapping;  // [tokens]; < 0 skips
-  std::vector<int32_t> page_table;    // [batch, page_table_width]; -1 unused
+  // [batch, page_table_width]; -1 unused, and with a selection any page of
+  // which nothing is selected
+  std::vector<int32_t> page_table;
   int64_t page_table_width = 0;
-  std::vector<int32_t> kv_lens;   // [batch]
-  std::vector<int32_t> q_indptr;  // [batch + 1]
-  std::vector<float> sinks;       // [q heads]; empty if none
-  // Features that no kernel serves: named in the refusal.
-  bool has_alibi = false;
-  bool has_custom_mask = false;
+  std::vector<int32_t> kv_lens;     // [batch]
+  std::vector<int32_t> q_indptr;    // [batch + 1]
+  std::vector<float> sinks;         // [q heads]; empty if none
+  std::vector<float> alibi_slopes;  // likewise
+  // Bits of sequence b from byte mask_indptr[b] on, as ReferenceSequence has
+  // them; both empty if none. Then `causal` is false.
+  std::vector<uint8_t> custom_mask;
+  std::vector<int32_t> mask_indptr;  // [batch + 1]
+  // [batch, kv heads, selected_per_head]; read if sparse_block > 0
+  std::vector<int32_t> selected;
+  int selected_per_head = 0;
 
   std::vector<float> out;  // [total_q, q heads, v head_dim]
   std::vector<float> lse;  // [total_q, q heads], natural log
@@ -59,6 +66,7 @@ struct AttentionCase {
   int batch() const { return static_cast<int>(kv_lens.size()); }
   int64_t tokens() const { return static_cast<int64_t>(slot_mapping.size()); }
   int64_t total_q() const;
+  bool has_custom_mask() const { return !mask_indptr.empty(); }
   int max_q_len() const;
   int64_t max_kv_len() const;
 };

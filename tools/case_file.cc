@@ -1,5 +1,6 @@
 // ReadCase: recorded cases, checked so that nothing later indexes outside a
 // tensor.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -213,6 +214,8 @@ absl::Status CheckIndices(const AttentionCase& problem) {
     }
     for (int64_t i = 0; i < pages; ++i) {
       const int32_t page = problem.page_table[b * problem.page_table_width + i];
+      // Pages without a selected key may be freed; CheckSelected sees to it.
+      if (page == -1 && problem.sparse_block > 0) continue;
       if (page < 0 || page >= problem.num_pages) {
         return Bad(absl::StrCat("'page_table' of sequence ", b, " has page ",
                                 page, " of ", problem.num_pages));
@@ -220,6 +223,67 @@ absl::Status CheckIndices(const AttentionCase& problem) {
     }
   }
   return absl::OkStatus();
+}
+
+// The keys of every selected block lie in pages.
+absl::Status CheckSelected(const AttentionCase& problem) {
+  const int64_t lists = int64_t{problem.batch()} * problem.num_kv_heads;
+  for (int64_t i = 0; i < lists * problem.selected_per_head; ++i) {
+    const int64_t b = i / problem.selected_per_head / problem.num_kv_heads;
+    const int64_t block = problem.sparse_block;
+    const int64_t first = problem.selected[i] * block;
+    const int64_t end = std::min<int64_t>(first + block, problem.kv_lens[b]);
+    if (first < 0) continue;
+    for (int64_t key = first; key < end; ++key) {
+      const int64_t page = key / problem.page_size;
+      if (problem.page_table[b * problem.page_table_width + page] == -1) {
+        return Bad(absl::StrCat("sequence ", b, " has no page for key ", key,
+                                " of selected block ", problem.selected[i]));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Slopes, custom mask and selected blocks, where the file has them.
+absl::Status ReadVisibility(const SafetensorsFile& file,
+                            AttentionCase& problem) {
+  if (file.Has("alibi_slopes")) {
+    ASSIGN_OR_RETURN(
+        problem.alibi_slopes,
+        Values<float>(file, "alibi_slopes", "F32", {problem.num_q_heads}));
+  }
+  if (file.Has("custom_mask") || file.Has("mask_indptr")) {
+    ASSIGN_OR_RETURN(problem.custom_mask,
+                     Values<uint8_t>(file, "custom_mask", "U8", {kAny}));
+    ASSIGN_OR_RETURN(
+        problem.mask_indptr,
+        Values<int32_t>(file, "mask_indptr", "I32", {problem.batch() + 1}));
+    if (problem.causal) return Bad("'causal' is true with a custom mask");
+    for (int b = 0; b < problem.batch(); ++b) {
+      const int64_t bits =
+          int64_t{problem.q_indptr[b + 1] - problem.q_indptr[b]} *
+          problem.kv_lens[b];
+      const int64_t begin = problem.mask_indptr[b];
+      const int64_t end = problem.mask_indptr[b + 1];
+      const int64_t bytes = static_cast<int64_t>(problem.custom_mask.size());
+      if (begin < 0 || end > bytes || end - begin < (bits + 7) / 8) {
+        return Bad(absl::StrCat("the mask of sequence ", b, " is bytes ", begin,
+                                " to ", end, " of ", bytes, " for ", bits,
+                                " bits"));
+      }
+    }
+  }
+  if (file.Has("selected") != (problem.sparse_block > 0)) {
+    return Bad("'sparse_block' and the tensor 'selected' do not agree");
+  }
+  if (problem.sparse_block == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Tensor selected,
+                   file.Find("selected", "I32",
+                             {problem.batch(), problem.num_kv_heads, kAny}));
+  problem.selected = selected.Values<int32_t>();
+  problem.selected_per_head = static_cast<int>(selected.shape[2]);
+  return CheckSelected(problem);
 }
 
 absl::StatusOr<AttentionCase> Read(const SafetensorsFile& file) {
@@ -263,12 +327,8 @@ absl::StatusOr<AttentionCase> Read(const SafetensorsFile& file) {
     ASSIGN_OR_RETURN(problem.sinks,
                      Values<float>(file, "sinks", "F32", {heads}));
   }
-  problem.has_alibi = file.Has("alibi_slopes");
-  problem.has_custom_mask = file.Has("custom_mask");
-  if (file.Has("selected") != (problem.sparse_block > 0)) {
-    return Bad("'sparse_block' and the tensor 'selected' do not agree");
-  }
   RETURN_IF_ERROR(CheckIndices(problem));
+  RETURN_IF_ERROR(ReadVisibility(file, problem));
   return problem;
 }
 

@@ -91,6 +91,99 @@ void PlacePages(const std::vector<int>& kv_lens, std::mt19937_64& random,
   }
 }
 
+// The -1s of drawn lists: a few more places than there are blocks.
+constexpr int kSpareEntries = 3;
+
+void SelectBlocks(const CaseOptions& options, std::mt19937_64& random,
+                  AttentionCase& problem) {
+  problem.sparse_block = options.sparse_block;
+  std::vector<std::vector<int>> lists;
+  for (int b = 0; b < problem.batch(); ++b) {
+    const int blocks =
+        (options.kv_lens[b] + options.sparse_block - 1) / options.sparse_block;
+    for (int h = 0; h < problem.num_kv_heads; ++h) {
+      if (options.selected) {
+        lists.push_back(options.selected(b, h));
+        continue;
+      }
+      std::vector<int> list(blocks);
+      std::iota(list.begin(), list.end(), 0);
+      std::shuffle(list.begin(), list.end(), random);
+      list.resize((blocks + 1) / 2);
+      list.resize(list.size() + kSpareEntries, -1);
+      std::shuffle(list.begin(), list.end(), random);
+      lists.push_back(std::move(list));
+    }
+  }
+  size_t longest = 0;
+  for (const std::vector<int>& list : lists) {
+    longest = std::max(longest, list.size());
+  }
+  problem.selected_per_head = static_cast<int>(longest);
+  for (std::vector<int>& list : lists) {
+    list.resize(longest, -1);
+    problem.selected.insert(problem.selected.end(), list.begin(), list.end());
+  }
+}
+
+void PackMask(const CaseOptions& options, AttentionCase& problem) {
+  problem.mask_indptr.push_back(0);
+  for (int b = 0; b < problem.batch(); ++b) {
+    const int64_t kv_len = options.kv_lens[b];
+    const int64_t bits = options.q_lens[b] * kv_len;
+    const size_t begin = problem.custom_mask.size();
+    problem.custom_mask.resize(begin + (bits + 7) / 8);
+    for (int64_t bit = 0; bit < bits; ++bit) {
+      if (options.mask(b, static_cast<int>(bit / kv_len),
+                       static_cast<int>(bit % kv_len))) {
+        problem.custom_mask[begin + bit / 8] |= 1 << bit % 8;
+      }
+    }
+    problem.mask_indptr.push_back(
+        static_cast<int32_t>(problem.custom_mask.size()));
+  }
+}
+
+// Whether some query may see key j of sequence b.
+bool IsNeeded(const CaseOptions& options, const AttentionCase& problem, int b,
+              int j) {
+  if (options.sparse_block > 0) {
+    const size_t entries =
+        static_cast<size_t>(problem.num_kv_heads) * problem.selected_per_head;
+    const auto first = problem.selected.begin() + b * entries;
+    if (std::find(first, first + entries, j / options.sparse_block) ==
+        first + entries) {
+      return false;
+    }
+  }
+  if (!options.mask) return true;
+  for (int t = 0; t < options.q_lens[b]; ++t) {
+    if (options.mask(b, t, j)) return true;
+  }
+  return false;
+}
+
+// Takes tokens that no query may see out of the cache, and with a selection
+// pages that hold none but these out of the page table.
+void DropUnneeded(const CaseOptions& options, AttentionCase& problem) {
+  int64_t token = 0;
+  for (int b = 0; b < problem.batch(); ++b) {
+    std::vector<bool> page_needed(problem.page_table_width);
+    for (int j = 0; j < options.kv_lens[b]; ++j, ++token) {
+      if (IsNeeded(options, problem, b, j)) {
+        page_needed[j / problem.page_size] = true;
+      } else {
+        problem.slot_mapping[token] = -1;
+      }
+    }
+    if (options.sparse_block == 0) continue;
+    for (int64_t page = 0; page < problem.page_table_width; ++page) {
+      if (page_needed[page]) continue;
+      problem.page_table[b * problem.page_table_width + page] = -1;
+    }
+  }
+}
+
 absl::Status Answer(const CaseOptions& options, absl::Span<const double> q,
                     absl::Span<const double> k, absl::Span<const double> v,
                     AttentionCase& problem) {
@@ -104,6 +197,10 @@ absl::Status Answer(const CaseOptions& options, absl::Span<const double> q,
   params.window = problem.window;
   params.softcap = problem.softcap;
   params.sinks = problem.sinks;
+  params.alibi_slopes = problem.alibi_slopes;
+  params.sparse_block = problem.sparse_block;
+  const size_t entries =
+      static_cast<size_t>(problem.num_kv_heads) * problem.selected_per_head;
   const int64_t q_row = int64_t{problem.num_q_heads} * problem.k.head_dim;
   const int64_t k_row = int64_t{problem.num_kv_heads} * problem.k.head_dim;
   const int64_t v_row = int64_t{problem.num_kv_heads} * problem.v.head_dim;
@@ -116,6 +213,14 @@ absl::Status Answer(const CaseOptions& options, absl::Span<const double> q,
     sequence.q = q.subspan(q_at * q_row, sequence.q_len * q_row);
     sequence.k = k.subspan(kv_at * k_row, sequence.kv_len * k_row);
     sequence.v = v.subspan(kv_at * v_row, sequence.kv_len * v_row);
+    if (problem.has_custom_mask()) {
+      sequence.custom_mask =
+          absl::MakeConstSpan(problem.custom_mask)
+              .subspan(problem.mask_indptr[b],
+                       problem.mask_indptr[b + 1] - problem.mask_indptr[b]);
+    }
+    sequence.selected =
+        absl::MakeConstSpan(problem.selected).subspan(b * entries, entries);
     ASSIGN_OR_RETURN(const ReferenceResult result,
                      ReferenceAttention(params, sequence));
     problem.out.insert(problem.out.end(), result.out.begin(), result.out.end());
@@ -153,7 +258,7 @@ absl::StatusOr<AttentionCase> GenerateCase(const CaseOptions& options) {
   problem.num_q_heads = options.num_q_heads;
   problem.num_kv_heads = options.num_kv_heads;
   problem.page_size = options.page_size;
-  problem.causal = options.causal;
+  problem.causal = options.causal && !options.mask;
   problem.window = options.window;
   problem.softcap = options.softcap;
   problem.sm_scale =
@@ -173,6 +278,13 @@ absl::StatusOr<AttentionCase> GenerateCase(const CaseOptions& options) {
   for (int h = 0; options.sinks && h < options.num_q_heads; ++h) {
     problem.sinks.push_back(normal(random));
   }
+  for (int h = 0; options.alibi && h < options.num_q_heads; ++h) {
+    problem.alibi_slopes.push_back(
+        std::exp2(-8.0f * (h + 1) / options.num_q_heads));
+  }
+  if (options.sparse_block > 0) SelectBlocks(options, random, problem);
+  if (options.mask) PackMask(options, problem);
+  if (options.sparse_block > 0 || options.mask) DropUnneeded(options, problem);
   for (CaseSide* side : {&problem.k, &problem.v}) {
     if (side->format->given_scale != GivenScale::kHead) continue;
     for (int h = 0; h < options.num_kv_heads; ++h) {

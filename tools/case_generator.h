@@ -32,6 +32,14 @@ struct CaseOptions {
   int window = 0;
   float softcap = 0;
   bool sinks = false;
+  bool alibi = false;  // slopes 2^(-8 (h + 1) / q heads)
+  // A custom mask in place of causal: whether query token t of sequence b sees
+  // key j. Null: none. With it `causal` is not looked at.
+  std::function<bool(int b, int t, int j)> mask;
+  int sparse_block = 0;  // tokens; 0 = no selection
+  // The selected blocks of (sequence, kv head); drawn if null: about half of
+  // the blocks in any order, between -1s.
+  std::function<std::vector<int>(int b, int kv_head)> selected;
   float sm_scale = 0;  // 0 = 1/sqrt(head_dim)
   float k_scale = 0.031f;
   float v_scale = 0.027f;
@@ -44,6 +52,8 @@ struct CaseOptions {
 };
 
 // Pages of the sequences are drawn at random from a pool that has some more.
+// Tokens that no query sees through a mask or a selection are never stored, and
+// with a selection pages that hold no other token are not in the page table.
 // Errors: a format or head_dim that does not exist, lists of different length.
 absl::StatusOr<AttentionCase> GenerateCase(const CaseOptions& options);
 

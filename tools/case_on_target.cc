@@ -69,6 +69,10 @@ absl::Status CaseOnTarget::Upload() {
   ASSIGN_OR_RETURN(kv_lens_, Copy(engine_, problem_.kv_lens));
   ASSIGN_OR_RETURN(q_indptr_, Copy(engine_, problem_.q_indptr));
   ASSIGN_OR_RETURN(sinks_, Copy(engine_, problem_.sinks));
+  ASSIGN_OR_RETURN(alibi_slopes_, Copy(engine_, problem_.alibi_slopes));
+  ASSIGN_OR_RETURN(custom_mask_, Copy(engine_, problem_.custom_mask));
+  ASSIGN_OR_RETURN(mask_indptr_, Copy(engine_, problem_.mask_indptr));
+  ASSIGN_OR_RETURN(selected_, Copy(engine_, problem_.selected));
   ASSIGN_OR_RETURN(k_head_scale_, Copy(engine_, problem_.k.head_scale));
   ASSIGN_OR_RETURN(v_head_scale_, Copy(engine_, problem_.v.head_scale));
   ASSIGN_OR_RETURN(
@@ -131,6 +135,11 @@ AttentionArgs CaseOnTarget::AttentionArguments() const {
   args.k = View(CacheSide::kKey);
   args.v = View(CacheSide::kValue);
   args.sinks = sinks_.as<const float>();
+  args.alibi_slopes = alibi_slopes_.as<const float>();
+  args.custom_mask = custom_mask_.as<const unsigned char>();
+  args.mask_indptr = mask_indptr_.as<const int>();
+  args.selected = selected_.as<const int>();
+  args.selected_per_head = problem_.selected_per_head;
   args.sm_scale = problem_.sm_scale;
   args.batch = problem_.batch();
   args.num_kv_heads = problem_.num_kv_heads;

@@ -268,14 +268,23 @@ def Kv_ShiftOp : Kv_Op<"shift", [Pure, AllTypesMatch<["input", "result"]>]> {
 def Kv_MapOp : Kv_Op<"map", [Pure, AllTypesMatch<["input", "result"]>]> {
   let summary = "a function of each score";
   let description = [{
-    `softcap(c)`: `result = c * tanh(input / c)`, c > 0 and finite; finite for
-    every finite input. Comes after scaling and before masking.
-    Example: `%t = kv.map %s softcap(3.000000e+01) : !kv.mat<m x n, f32>`
+    One of two. `softcap(c)`: `result = c * tanh(input / c)`, c > 0 and finite;
+    finite for every finite input. `alibi`: `result[m, n] = input[m, n] +
+    alibi_slopes[head(m)] * (j - i)` for key j and query position i = kv_len -
+    q_len + t, natural units. Comes after scaling and before masking, `alibi`
+    last.
+    Example:
+    ```mlir
+    %t = kv.map %s softcap(3.000000e+01) : !kv.mat<m x n, f32>
+    %u = kv.map %t alibi : !kv.mat<m x n, f32>
+    ```
   }];
-  let arguments = (ins Kv_Mat:$input, F32Attr:$softcap);
+  let arguments = (ins Kv_Mat:$input, OptionalAttr<F32Attr>:$softcap,
+                       UnitAttr:$alibi);
   let results = (outs Kv_Mat:$result);
   let assemblyFormat = [{
-    $input `softcap` `(` $softcap `)` attr-dict `:` qualified(type($input))
+    $input (`softcap` `(` $softcap^ `)`)? (`alibi` $alibi^)? attr-dict
+    `:` qualified(type($input))
   }];
   let hasVerifier = 1;
 }
@@ -285,14 +294,23 @@ def Kv_MaskOp : Kv_Op<"mask", [Pure, AllTypesMatch<["input", "result"]>]> {
   let description = [{
     Replaces the score of an invisible key by -inf. Key j of kv_len is visible to
     query t of q_len, at position i = kv_len - q_len + t, iff j < kv_len, with
-    `causal` j <= i, with `window(W)` j > i - W. A row may see no key.
-    Example: `%t = kv.mask %s causal window(4096) : !kv.mat<m x n, f32>`
+    `causal` j <= i, with `custom` (never both) bit t * kv_len + j of the
+    sequence's mask is 1, with `window(W)` j > i - W, with `selected(B)` block
+    j / B is in the list of the kv head. A row may see no key; keys that are not
+    selected are not read.
+    Example:
+    ```mlir
+    %t = kv.mask %s causal window(4096) : !kv.mat<m x n, f32>
+    %u = kv.mask %s custom selected(16) : !kv.mat<m x n, f32>
+    ```
   }];
-  let arguments = (ins Kv_Mat:$input, UnitAttr:$causal,
-                       OptionalAttr<I64Attr>:$window);
+  let arguments = (ins Kv_Mat:$input, UnitAttr:$causal, UnitAttr:$custom,
+                       OptionalAttr<I64Attr>:$window,
+                       OptionalAttr<I64Attr>:$selected);
   let results = (outs Kv_Mat:$result);
   let assemblyFormat = [{
-    $input (`causal` $causal^)? (`window` `(` $window^ `)`)? attr-dict
+    $input (`causal` $causal^)? (`custom` $custom^)?
+    (`window` `(` $window^ `)`)? (`selected` `(` $selected^ `)`)? attr-dict
     `:` qualified(type($input))
   }];
   let hasVerifier = 1;

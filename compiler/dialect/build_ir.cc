@@ -130,6 +130,11 @@ class Builder {
                                  scales, minimum);
   }
 
+  // Null for 0.
+  mlir::IntegerAttr OptionalCount(int64_t value) {
+    return value ? builder_.getI64IntegerAttr(value) : mlir::IntegerAttr();
+  }
+
   void BuildAttention() {
     mlir::Value q =
         kv::LoadQOp::create(builder_, loc_, Mat({kM, kD}, KindOf(spec_.type)));
@@ -140,12 +145,17 @@ class Builder {
     s = kv::ScaleOp::create(builder_, loc_, Mat({kM, kN}), s, sm_scale);
     if (spec_.softcap != 0) {
       s = kv::MapOp::create(builder_, loc_, s.getType(), s,
-                            builder_.getF32FloatAttr(spec_.softcap));
+                            builder_.getF32FloatAttr(spec_.softcap),
+                            /*alibi=*/false);
+    }
+    if (spec_.alibi) {
+      s = kv::MapOp::create(builder_, loc_, s.getType(), s, mlir::FloatAttr(),
+                            /*alibi=*/true);
     }
     s = kv::MaskOp::create(
         builder_, loc_, s.getType(), s, spec_.mask == MaskKind::kCausal,
-        spec_.window ? builder_.getI64IntegerAttr(spec_.window)
-                     : mlir::IntegerAttr());
+        spec_.mask == MaskKind::kCustom, OptionalCount(spec_.window),
+        OptionalCount(spec_.sparse_block));
     auto softmax = kv::SoftmaxOp::create(builder_, loc_, Mat({kM, kN}),
                                          Mat({kM}), s, "n", spec_.sinks);
     mlir::Value v = Dequantized("v", *spec_.v_format);

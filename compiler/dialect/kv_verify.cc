@@ -206,8 +206,11 @@ mlir::LogicalResult ShiftOp::verify() {
 }
 
 mlir::LogicalResult MapOp::verify() {
-  const llvm::APFloat& cap = getSoftcap();
-  if (!cap.isFinite() || cap.isZero() || cap.isNegative()) {
+  if (getSoftcap().has_value() == getAlibi()) {
+    return emitOpError() << "is either softcap or alibi; write one kv.map each";
+  }
+  if (const std::optional<llvm::APFloat> cap = getSoftcap();
+      cap && (!cap->isFinite() || cap->isZero() || cap->isNegative())) {
     return emitOpError() << "softcap is not positive and finite";
   }
   const MatType input = getInput().getType();
@@ -217,6 +220,13 @@ mlir::LogicalResult MapOp::verify() {
 mlir::LogicalResult MaskOp::verify() {
   if (getWindow() && *getWindow() < 1) {
     return emitOpError() << "a window has at least 1 key";
+  }
+  if (getSelected() && *getSelected() < 1) {
+    return emitOpError() << "a selected block has at least 1 key";
+  }
+  if (getCausal() && getCustom()) {
+    return emitOpError() << "is causal and custom; a custom mask replaces the "
+                            "causal one; write one of them";
   }
   return ExpectF32(*this, "input", getInput().getType(), {kM, kN});
 }

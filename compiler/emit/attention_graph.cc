@@ -100,6 +100,10 @@ absl::StatusOr<bool> HasRowScale(const AttentionGraph::Ops& chain,
   for (mlir::Operation* op : chain) {
     auto scale = mlir::dyn_cast<kv::ScaleOp>(op);
     if (!scale) {
+      if (mlir::cast<kv::MapOp>(op).getAlibi()) {
+        return NoTemplate(op, "alibi before another map or scale",
+                          "make alibi the last op before kv.mask");
+      }
       mapped = true;
       continue;
     }
@@ -158,6 +162,10 @@ absl::StatusOr<AttentionGraph> ReadAttention(kv::KernelOp kernel) {
 
   ASSIGN_OR_RETURN(graph.mask, Producer<kv::MaskOp>(graph.softmax.getScores()));
   mlir::Value scores = graph.mask.getInput();
+  if (auto map = scores.getDefiningOp<kv::MapOp>(); map && map.getAlibi()) {
+    graph.alibi = true;
+    scores = map.getInput();
+  }
   graph.score_ops = TakeChain<kv::ScaleOp, kv::MapOp>(scores);
   ASSIGN_OR_RETURN(kv::DotOp score_dot, Producer<kv::DotOp>(scores));
   ASSIGN_OR_RETURN(graph.k, ReadSide(score_dot, "k"));

@@ -24,9 +24,10 @@ struct AttentionGraph {
   kv::LoadQOp q;
   bool row_scaled_q = false;
   CacheSide k, v;
-  Ops score_ops;   // kv.scale and kv.map, from the dot to the mask
-  Ops weight_ops;  // kv.scale, from the softmax to the dot
-  Ops out_ops;     // kv.scale, from the dot to the yield
+  Ops score_ops;       // kv.scale and kv.map, from the dot to alibi or the mask
+  Ops weight_ops;      // kv.scale, from the softmax to the dot
+  Ops out_ops;         // kv.scale, from the dot to the yield
+  bool alibi = false;  // the last kv.map before the mask
   kv::MaskOp mask;
   kv::SoftmaxOp softmax;
 };

@@ -56,6 +56,10 @@ absl::StatusOr<Parts> AttentionParts(kv::KernelOp kernel,
   block.Constant("kCausal", graph.mask.getCausal());
   block.Constant("kWindow",
                  static_cast<int>(graph.mask.getWindow().value_or(0)));
+  block.Constant("kCustomMask", graph.mask.getCustom());
+  block.Constant("kSparseBlock",
+                 static_cast<int>(graph.mask.getSelected().value_or(0)));
+  block.Constant("kAlibi", graph.alibi);
   block.Constant("kSinks", graph.softmax.getSinks());
   block.AddTile(spec, tile);
   block.Alias("QueryElement", DeviceElement(graph.q.getType().getElement()));

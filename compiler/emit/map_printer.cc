@@ -76,7 +76,8 @@ absl::StatusOr<std::string> PrintScoreMap(const AttentionGraph& graph,
       }
     } else {
       multiply_uniform();
-      const float cap = mlir::cast<kv::MapOp>(op).getSoftcap().convertToFloat();
+      const float cap =
+          mlir::cast<kv::MapOp>(op).getSoftcap()->convertToFloat();
       absl::StrAppend(&body, "  s = formats::Softcap(s, ", FloatLiteral(cap),
                       ");\n");
     }

@@ -12,6 +12,7 @@ namespace kvforge {
 namespace {
 
 constexpr int kMaxPageSize = 65536;
+constexpr int kMaxSparseBlock = 65536;
 
 absl::Status Invalid(absl::string_view asked, absl::string_view supported,
                      absl::string_view advice) {
@@ -54,6 +55,10 @@ absl::Status ValidateUnprinted(const KernelSpec& spec) {
         CheckAtDefault(spec, "softcap", spec.softcap == defaults.softcap));
     RETURN_IF_ERROR(
         CheckAtDefault(spec, "sinks", spec.sinks == defaults.sinks));
+    RETURN_IF_ERROR(
+        CheckAtDefault(spec, "alibi", spec.alibi == defaults.alibi));
+    RETURN_IF_ERROR(CheckAtDefault(spec, "sparse",
+                                   spec.sparse_block == defaults.sparse_block));
   }
   if (spec.kernel != KernelKind::kDecode) {
     RETURN_IF_ERROR(
@@ -88,14 +93,17 @@ std::string KernelSpec::Text() const {
       KernelName(kernel), "/", k_format != nullptr ? k_format->name : "", "/d",
       head_dim, "/g", group, "/page", page_size, "/", DTypeName(type));
   // Keys in alphabetical order.
+  if (alibi) absl::StrAppend(&text, "/alibi=1");
   if (v_head_dim != head_dim) absl::StrAppend(&text, "/dv=", v_head_dim);
   if (mask == MaskKind::kFull) absl::StrAppend(&text, "/mask=full");
+  if (mask == MaskKind::kCustom) absl::StrAppend(&text, "/mask=custom");
   if (order == SlotOrder::kHnd) absl::StrAppend(&text, "/order=hnd");
   if (out != type) absl::StrAppend(&text, "/out=", DTypeName(out));
   if (q_max != 1) absl::StrAppend(&text, "/q_max=", q_max);
   if (sinks) absl::StrAppend(&text, "/sinks=1");
   if (softcap != 0)
     absl::StrAppend(&text, "/softcap=", ShortestNumber(softcap));
+  if (sparse_block != 0) absl::StrAppend(&text, "/sparse=", sparse_block);
   if (v_format != k_format) {
     absl::StrAppend(&text, "/v=", v_format != nullptr ? v_format->name : "");
   }
@@ -126,6 +134,12 @@ absl::Status ValidateSpec(const KernelSpec& spec) {
     return Invalid(absl::StrCat("window ", spec.window),
                    "0 (none) or the number of last keys a query sees",
                    "give a window that is not negative");
+  }
+  if (spec.sparse_block < 0 || spec.sparse_block > kMaxSparseBlock) {
+    return Invalid(absl::StrCat("sparse ", spec.sparse_block),
+                   absl::StrCat("0 (all keys) or the tokens of a block, 1 to ",
+                                kMaxSparseBlock),
+                   "give the block length of the selection");
   }
   if (!std::isfinite(spec.softcap) || spec.softcap < 0 ||
       std::signbit(spec.softcap)) {

@@ -21,7 +21,7 @@ namespace kvforge {
 
 enum class KernelKind { kStore, kDecode, kExtend, kMerge };
 enum class DType { kF32, kBf16, kF16 };
-enum class MaskKind { kCausal, kFull };
+enum class MaskKind { kCausal, kFull, kCustom };
 enum class SlotOrder { kNhd, kHnd };
 
 inline constexpr int kMaxGroup = 128;        // q heads per kv head
@@ -37,12 +37,14 @@ struct KernelSpec {
   int page_size = 0;                   // tokens per page; 0 for merge
   DType type = DType::kBf16;
   DType out = DType::kBf16;           // key "out", default: `type`
-  MaskKind mask = MaskKind::kCausal;  // key "mask": causal, full
+  MaskKind mask = MaskKind::kCausal;  // key "mask": causal, full, custom
   SlotOrder order = SlotOrder::kNhd;  // key "order": nhd, hnd
   int window = 0;                     // key "window": last W keys; 0 = all
   float softcap = 0;                  // key "softcap"; 0 = none
   bool sinks = false;                 // key "sinks": one logit per q head
-  int q_max = 1;                      // key "q_max": decode's tokens per row
+  bool alibi = false;                 // key "alibi": one slope per q head
+  int sparse_block = 0;  // key "sparse": tokens of a selected block; 0 = all
+  int q_max = 1;         // key "q_max": decode's tokens per row
 
   // Canonical spelling: ParseSpec(Text()) gives an equal spec.
   std::string Text() const;

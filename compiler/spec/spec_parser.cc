@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -26,12 +27,13 @@ constexpr absl::string_view kMergeForm = "merge/dD/TYPE";
 
 constexpr absl::string_view kStoreKeys[] = {"dv", "order", "v"};
 constexpr absl::string_view kDecodeKeys[] = {
-    "dv", "mask", "order", "out", "q_max", "sinks", "softcap", "v", "window"};
+    "alibi", "dv",      "mask",   "order", "out",   "q_max",
+    "sinks", "softcap", "sparse", "v",     "window"};
 constexpr absl::string_view kExtendKeys[] = {
-    "dv", "mask", "order", "out", "sinks", "softcap", "v", "window"};
+    "alibi", "dv",      "mask",   "order", "out",
+    "sinks", "softcap", "sparse", "v",     "window"};
 // Known to the grammar; no kernel has them.
-constexpr absl::string_view kUnservedKeys[] = {"alibi", "compute", "scales",
-                                               "score", "sparse"};
+constexpr absl::string_view kUnservedKeys[] = {"compute", "scales", "score"};
 
 absl::Span<const absl::string_view> ServedKeys(KernelKind kernel) {
   switch (kernel) {
@@ -107,14 +109,17 @@ absl::StatusOr<float> ParseSoftcap(absl::string_view text,
 }
 
 template <typename Enum>
-absl::StatusOr<Enum> ParseChoice(absl::string_view text, absl::string_view part,
-                                 absl::string_view value,
-                                 absl::string_view first_name, Enum first,
-                                 absl::string_view second_name, Enum second) {
-  if (value == first_name) return first;
-  if (value == second_name) return second;
+absl::StatusOr<Enum> ParseChoice(
+    absl::string_view text, absl::string_view part, absl::string_view value,
+    absl::Span<const std::pair<absl::string_view, Enum>> choices) {
+  for (const auto& [name, choice] : choices) {
+    if (value == name) return choice;
+  }
   return Invalid(text, absl::StrCat("'", part, "' has an unknown value"),
-                 absl::StrCat(first_name, ", ", second_name),
+                 absl::StrJoin(choices, ", ",
+                               [](std::string* out, const auto& choice) {
+                                 absl::StrAppend(out, choice.first);
+                               }),
                  "use one of these values");
 }
 
@@ -138,7 +143,7 @@ absl::Status CheckKey(const KernelSpec& spec, absl::string_view text,
                  keys, "leave it out");
 }
 
-// Reads "key=value"; `sinks` alone means sinks=1.
+// Reads "key=value"; `sinks` alone means sinks=1, and `alibi` alone alibi=1.
 absl::Status ParseKey(absl::string_view text, absl::string_view part,
                       std::vector<absl::string_view>& seen, KernelSpec& spec) {
   const size_t equals = part.find('=');
@@ -150,34 +155,41 @@ absl::Status ParseKey(absl::string_view text, absl::string_view part,
   }
   seen.push_back(key);
   const bool has_value = equals != absl::string_view::npos;
-  if (!has_value && key != "sinks") {
+  if (!has_value && key != "sinks" && key != "alibi") {
     return Invalid(text, absl::StrCat("key '", key, "' has no value"),
                    absl::StrCat(key, "=VALUE"), "give it a value");
   }
   const absl::string_view value = has_value ? part.substr(equals + 1) : "1";
 
-  if (key == "dv") {
+  if (key == "alibi") {
+    ASSIGN_OR_RETURN(
+        spec.alibi,
+        ParseChoice<bool>(text, part, value, {{"0", false}, {"1", true}}));
+  } else if (key == "dv") {
     ASSIGN_OR_RETURN(spec.v_head_dim, ParseNumber(text, part, value));
   } else if (key == "mask") {
-    if (value == "custom") {
-      return NotServed(text, "mask=custom", "mask=causal, mask=full");
-    }
     ASSIGN_OR_RETURN(spec.mask,
-                     ParseChoice(text, part, value, "causal", MaskKind::kCausal,
-                                 "full", MaskKind::kFull));
+                     ParseChoice<MaskKind>(text, part, value,
+                                           {{"causal", MaskKind::kCausal},
+                                            {"full", MaskKind::kFull},
+                                            {"custom", MaskKind::kCustom}}));
   } else if (key == "order") {
     ASSIGN_OR_RETURN(spec.order,
-                     ParseChoice(text, part, value, "nhd", SlotOrder::kNhd,
-                                 "hnd", SlotOrder::kHnd));
+                     ParseChoice<SlotOrder>(
+                         text, part, value,
+                         {{"nhd", SlotOrder::kNhd}, {"hnd", SlotOrder::kHnd}}));
   } else if (key == "out") {
     ASSIGN_OR_RETURN(spec.out, ParseDType(value));
   } else if (key == "q_max") {
     ASSIGN_OR_RETURN(spec.q_max, ParseNumber(text, part, value));
   } else if (key == "sinks") {
-    ASSIGN_OR_RETURN(spec.sinks,
-                     ParseChoice(text, part, value, "0", false, "1", true));
+    ASSIGN_OR_RETURN(
+        spec.sinks,
+        ParseChoice<bool>(text, part, value, {{"0", false}, {"1", true}}));
   } else if (key == "softcap") {
     ASSIGN_OR_RETURN(spec.softcap, ParseSoftcap(text, part, value));
+  } else if (key == "sparse") {
+    ASSIGN_OR_RETURN(spec.sparse_block, ParseNumber(text, part, value));
   } else if (key == "v") {
     ASSIGN_OR_RETURN(spec.v_format, FindFormat(value));
   } else {

@@ -15,6 +15,9 @@ constexpr int kDecodeQueryRegistersHeadDim = 256;
 constexpr int kExtendOtherRegisters = 56;
 constexpr int kDecodeOtherRegisters = 28;
 constexpr int kDecodeRowTileRegisters = 32;  // softmax and scores of 8 rows
+// ALiBi, a custom mask and a selection, each: facts of a thread's rows, and
+// what finds the keys.
+constexpr int kFeatureRegisters = 8;
 // 16 elements as f32, their codes, addresses and scales.
 constexpr int kStoreRegisters = 64;
 constexpr int kMergeOtherRegisters = 40;
@@ -46,6 +49,12 @@ int QueryBytes(const KernelSpec& spec, const Tile& tile) {
 // A decode query this wide stays in shared memory, not in registers.
 bool DecodeQueryInShared(const KernelSpec& spec) {
   return spec.head_dim > kDecodeQueryRegistersHeadDim || QueryParts(spec) > 1;
+}
+
+// Features of the score and of who sees what that need registers of their own.
+int CountFeatures(const KernelSpec& spec) {
+  return spec.alibi + (spec.mask == MaskKind::kCustom) +
+         (spec.sparse_block > 0);
 }
 
 int KeyBytes(const KernelSpec& spec) {
@@ -88,7 +97,8 @@ int RegistersPerThread(const KernelSpec& spec, const Tile& tile) {
           DecodeQueryInShared(spec) ? 0 : tile.block_m / 8 * spec.head_dim / 8;
       const int accumulators = tile.block_m * spec.v_head_dim / kWarpLanes;
       return query + accumulators + kDecodeOtherRegisters +
-             tile.block_m / 8 * kDecodeRowTileRegisters;
+             tile.block_m / 8 * kDecodeRowTileRegisters +
+             tile.block_m / 8 * kFeatureRegisters * CountFeatures(spec);
     }
     case KernelKind::kExtend: {
       const int warp_rows = ExtendWarpRows(spec, tile);
@@ -97,7 +107,8 @@ int RegistersPerThread(const KernelSpec& spec, const Tile& tile) {
       const int scores = warp_rows * tile.block_n / kWarpLanes;
       // A further query part is one A operand for each 16 rows.
       const int query_parts = (QueryParts(spec) - 1) * warp_rows / 4;
-      return accumulators + scores + query_parts + kExtendOtherRegisters;
+      return accumulators + scores + query_parts + kExtendOtherRegisters +
+             warp_rows / 32 * kFeatureRegisters * CountFeatures(spec);
     }
   }
   return 0;

@@ -10,29 +10,38 @@ struct AttentionArgs {
   const unsigned char* q;  // [total_q, q heads, head_dim]
   long long q_token_stride;
   long long q_head_stride;
-  unsigned char* out;      // [total_q, q heads, v_head_dim]; unused if splits > 1
+  unsigned char* out;  // [total_q, q heads, v_head_dim]; unused if splits > 1
   long long out_token_stride;
   long long out_head_stride;
-  float* lse;              // [total_q, q heads], natural log; may be null
+  float* lse;                  // [total_q, q heads], natural log; may be null
   long long lse_token_stride;  // elements; heads are adjacent
 
-  const int* q_indptr;     // [batch + 1]
-  const int* kv_lens;      // [batch]
-  const int* page_table;   // [batch, >= ceil(kv_len / page size)]
+  const int* q_indptr;          // [batch + 1]
+  const int* kv_lens;           // [batch]
+  const int* page_table;        // [batch, >= ceil(kv_len / page size)]
   long long page_table_stride;  // elements
   CacheView k;
   CacheView v;
-  const float* sinks;      // [q heads]; read if the spec has sinks
+  const float* sinks;         // [q heads]; read if the spec has sinks
+  const float* alibi_slopes;  // [q heads]; read if the spec has alibi
+  // Read if mask=custom: bit t * kv_len + j of sequence b, low bit of a byte
+  // first, from byte mask_indptr[b] on; 1 = query token t sees key j.
+  const unsigned char* custom_mask;
+  const int* mask_indptr;  // [batch], bytes
+  // Read if sparse: numbers of the KV blocks that are attended to, in any order
+  // without duplicates; -1, anywhere, is none.
+  const int* selected;  // [batch, num_kv_heads, selected_per_head]
+  int selected_per_head;
   float sm_scale;
   int batch;
   int num_kv_heads;
-  int total_q;             // rows of q: bounds q_indptr[batch]
+  int total_q;  // rows of q: bounds q_indptr[batch]
 
   // decode only. With splits > 1 split s of a row writes its f32 partial to
   // partial_out[s, token, head, :] and its LSE to partial_lse[s, token, head].
   int splits;
-  float* partial_out;      // [splits, total_q, q heads, v_head_dim]
-  float* partial_lse;      // [splits, total_q, q heads]
+  float* partial_out;  // [splits, total_q, q heads, v_head_dim]
+  float* partial_lse;  // [splits, total_q, q heads]
 };
 
 }  // namespace kvforge

@@ -4,9 +4,9 @@
 //   grid   ((batch * num_kv_heads + kv_head) * row_tiles + row_tile) * splits
 //          + split, row_tiles = ceil(q_max * kGroup / kBlockM)
 //   block  kBlockM query rows of one sequence and kv head; each warp takes
-//   every
-//          kWarps-th group of 16 keys of the split through its own pipeline of
-//          kStages asynchronous copies and needs no other warp until the end
+//          every kWarps-th group of 16 keys of the split through its own
+//          pipeline of kStages asynchronous copies and needs no other warp
+//          until the end
 //
 // Per group: S^T (16 keys x 8 rows) = K Q^T and O^T (channels x 8 rows) +=
 // V^T P^T, keys and channels on M, so that up to 8 query rows cost no padding.
@@ -16,8 +16,14 @@
 // pipelines; afterwards
 // the warps' partial results, merged into one row each. With splits > 1 the row
 // goes to partial_out / partial_lse, and the sink joins in split 0 only.
+//
+// With kSparseBlock the groups are those of the selected blocks: splits divide
+// the list, and what is not selected costs nothing.
+#include "ops/alibi.cuh"
 #include "ops/attention_row.cuh"
+#include "ops/custom_mask.cuh"
 #include "ops/fragments.cuh"
+#include "ops/key_selection.cuh"
 #include "ops/key_tile.cuh"
 #include "ops/query_row.cuh"
 #include "ops/softmax.cuh"
@@ -71,6 +77,8 @@ struct DecodeState {
   u32 q[Shape::kRowTiles][Shape::kQueryInShared ? 1 : Shape::KOrder::kSteps][2];
   float uniform[Shape::kRowTiles][2];
   ops::KeyRange visible[Shape::kRowTiles][2];
+  int token[Shape::kRowTiles][2];            // kCustomMask only
+  ops::AlibiRow alibi[Shape::kRowTiles][2];  // kAlibi only
   ops::SoftmaxRow softmax[Shape::kRowTiles][2];
   float out[Shape::kRowTiles][Shape::kMTiles][4];
 };
@@ -129,6 +137,14 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
       const int token = (row0 + 8 * r + 2 * t + c) / spec::kGroup;
       state.visible[r][c] = ops::VisibleKeys<spec::kCausal, spec::kWindow>(
           sequence.kv_len, sequence.q_len, token);
+      if constexpr (spec::kCustomMask) {
+        state.token[r][c] = token;
+        if (token >= sequence.q_len) state.visible[r][c] = {0, 0};
+      }
+      if constexpr (spec::kAlibi) {
+        state.alibi[r][c] = ops::AlibiOf<spec::kGroup>(
+            args, sequence, row0 + 8 * r + 2 * t + c);
+      }
       state.softmax[r][c].Clear();
     }
 #pragma unroll
@@ -175,14 +191,53 @@ __device__ __forceinline__ void UpdateReferences(const float (&s)[4],
   }
 }
 
-// Attends to the 16 keys group_key .. + 15 in shared memory at `stage`.
+// Whether a row that sees `visible` sees `key` of a group whose keys `readable`
+// were copied.
+__device__ __forceinline__ bool SeesKey(ops::KeyRange visible,
+                                        ops::KeyRange readable, int key) {
+  if (spec::kSparseBlock > 0 && (key < readable.first || key >= readable.end)) {
+    return false;
+  }
+  return key >= visible.first && key < visible.end;
+}
+
+// Bit 4 * r + c: whether the custom mask and all else show key g + c / 2 * 8 of
+// the group to row 2t + c % 2 of tile r. Read ahead of the dots, whose time
+// hides that of the loads.
+__device__ __forceinline__ u32 ShownKeys(const ops::CustomMask& mask,
+                                         ops::KeyRange readable, int group_key,
+                                         int g, const DecodeState& state) {
+  static_assert(!spec::kCustomMask || DecodeShape::kRowTiles <= 8);
+  u32 shown = 0;
+#pragma unroll
+  for (int r = 0; r < DecodeShape::kRowTiles; ++r) {
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      const int key = group_key + g + c / 2 * 8;
+      if (SeesKey(state.visible[r][c % 2], readable, key) &&
+          mask.Shows(state.token[r][c % 2], key)) {
+        shown |= 1u << (4 * r + c);
+      }
+    }
+  }
+  return shown;
+}
+
+// Attends to the 16 keys group_key .. + 15 in shared memory at `stage`, of
+// which `readable` were copied.
 __device__ __forceinline__ void AttendGroup(u32 shared, u32 stage,
-                                            int group_key, int g, int t,
-                                            DecodeState& state) {
+                                            int group_key,
+                                            ops::KeyRange readable,
+                                            const ops::CustomMask& mask, int g,
+                                            int t, DecodeState& state) {
   using Shape = DecodeShape;
   constexpr int kRowTiles = Shape::kRowTiles;
   const u32 k_group = stage;
   const u32 v_group = stage + Shape::KGroup::kBytes;
+  u32 shown = 0;  // kCustomMask only
+  if constexpr (spec::kCustomMask) {
+    shown = ShownKeys(mask, readable, group_key, g, state);
+  }
 
   // S^T. Two sums, so that neighbouring products do not wait for each other.
   float dots[kRowTiles][Shape::kSums][4] = {};
@@ -252,14 +307,17 @@ __device__ __forceinline__ void AttendGroup(u32 shared, u32 stage,
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
       const int key = group_key + g + c / 2 * 8;
-      const ops::KeyRange visible = state.visible[r][c % 2];
       float dot = dots[r][0][c];
       if constexpr (Shape::kSums == 2) dot += dots[r][1][c];
-      const float score =
+      float score =
           spec::ScoreMap(dot, state.uniform[r][c % 2], k_scale[c / 2]);
-      s[c] = key >= visible.first && key < visible.end
-                 ? score
-                 : ops::NegativeInfinity();
+      if constexpr (spec::kAlibi) {
+        score = state.alibi[r][c % 2].Apply(score, key);
+      }
+      const bool visible =
+          spec::kCustomMask ? (shown >> (4 * r + c) & 1u) != 0
+                            : SeesKey(state.visible[r][c % 2], readable, key);
+      s[c] = visible ? score : ops::NegativeInfinity();
     }
     UpdateReferences(s, v_log2, r, state);
     float w[4];
@@ -433,15 +491,24 @@ __device__ __forceinline__ void DecodeRows(const AttentionArgs& args,
           sequence.kv_len, sequence.q_len, row0 / spec::kGroup,
           last_row / spec::kGroup);
 
-  // This split's groups of 16 keys: group i starts at key 16 * i.
-  const int first_group = range.first / ops::kGroupKeys;
+  // Units of work: the groups of 16 keys that hold `range`, or those of the
+  // selected blocks. This split's are split_begin up to split_end.
+  using Walk = ops::GroupWalk<spec::kSparseBlock, spec::kWarps>;
+  Walk next;  // the next group to copy
+  next.range = range;
+  int first_group = range.first / ops::kGroupKeys;
   const int end_group = (range.end + ops::kGroupKeys - 1) / ops::kGroupKeys;
-  const int groups = end_group > first_group ? end_group - first_group : 0;
+  int groups = end_group > first_group ? end_group - first_group : 0;
+  if constexpr (spec::kSparseBlock > 0) {
+    next.selection = ops::SelectionOf(args, sequence);
+    first_group = 0;
+    groups = next.selection.count * Walk::kUnits;
+  }
   const int per_split = (groups + args.splits - 1) / args.splits;
   const i64 begin = static_cast<i64>(per_split) * split;
   const int split_begin = begin < groups ? static_cast<int>(begin) : groups;
   const int split_end =
-      split_begin + per_split < groups ? split_begin + per_split : groups;
+      per_split < groups - split_begin ? split_begin + per_split : groups;
 
   const u32 shared = arch::SharedBase();
   const u32 pipeline = shared + Shape::kQueryBytes + warp * Shape::kWarpBytes;
@@ -449,26 +516,34 @@ __device__ __forceinline__ void DecodeRows(const AttentionArgs& args,
   LoadQueries(args, sequence, row0, shared, warp, g, t, state);
   if constexpr (Shape::kQueryInShared) arch::BlockSync();
 
-  const int first = first_group + split_begin + warp;
-  const int end = first_group + split_end;
+  next.Start(first_group + split_begin + warp, first_group + split_end);
+  Walk now = next;  // the next group to attend to
 
-  ops::GroupPages<spec::kPageSize> pages;
-  int next = first;  // the next group to copy
-  pages.Fetch(sequence.table, next * ops::kGroupKeys, range.first,
-              next < end ? range.end : 0, lane);
+  const ops::CustomMask mask = ops::MaskOf<spec::kCustomMask>(args, sequence);
+  ops::GroupPages<spec::kPageSize, spec::kCustomMask> pages;
+  const auto fetch_pages = [&] {
+    const int key = next.group * ops::kGroupKeys;
+    if constexpr (spec::kCustomMask) {
+      if (next.Done()) return;
+      pages.picked =
+          mask.Any16(row0 / spec::kGroup, last_row / spec::kGroup, key, lane);
+    }
+    pages.Fetch(sequence.table, key, next.keys.first,
+                next.Done() ? 0 : next.keys.end, lane);
+  };
+  fetch_pages();
   const auto copy_next = [&](int stage) {
-    if (next < end) {
-      const int key = next * ops::kGroupKeys;
+    if (!next.Done()) {
+      const int key = next.group * ops::kGroupKeys;
       const u32 to = pipeline + stage * Shape::kStageBytes;
       ops::CopyKeyGroup<KSide, spec::kHeadDim>(args.k, sequence.kv_head, pages,
-                                               key, range.first, range.end, to,
-                                               lane);
+                                               key, next.keys.first,
+                                               next.keys.end, to, lane);
       ops::CopyKeyGroup<VSide, spec::kValueDim>(
-          args.v, sequence.kv_head, pages, key, range.first, range.end,
+          args.v, sequence.kv_head, pages, key, next.keys.first, next.keys.end,
           to + Shape::KGroup::kBytes, lane);
-      next += spec::kWarps;
-      pages.Fetch(sequence.table, next * ops::kGroupKeys, range.first,
-                  next < end ? range.end : 0, lane);
+      next.Next();
+      fetch_pages();
     }
     arch::CpAsyncCommit();
   };
@@ -476,11 +551,11 @@ __device__ __forceinline__ void DecodeRows(const AttentionArgs& args,
   for (int stage = 0; stage < spec::kStages; ++stage) copy_next(stage);
 
   int stage = 0;
-  for (int group = first; group < end; group += spec::kWarps) {
+  for (; !now.Done(); now.Next()) {
     arch::CpAsyncWait<spec::kStages - 1>();
     arch::WarpSync();
     AttendGroup(shared, pipeline + stage * Shape::kStageBytes,
-                group * ops::kGroupKeys, g, t, state);
+                now.group * ops::kGroupKeys, now.keys, mask, g, t, state);
     arch::WarpSync();
     copy_next(stage);
     stage = stage + 1 == spec::kStages ? 0 : stage + 1;

@@ -12,8 +12,11 @@
 //
 // Shared memory: q as A operands in fragment order, then kStages stages of
 // kBlockN keys of K and V as codes, copied asynchronously.
+#include "ops/alibi.cuh"
 #include "ops/attention_row.cuh"
+#include "ops/custom_mask.cuh"
 #include "ops/fragments.cuh"
+#include "ops/key_selection.cuh"
 #include "ops/key_tile.cuh"
 #include "ops/query_row.cuh"
 #include "ops/softmax.cuh"
@@ -39,10 +42,14 @@ struct ExtendShape {
   static constexpr int kNTiles = kRuns * VOrder::kLaneChannels;
   static constexpr int kQueryParts =
       ops::kQueryParts<spec::QueryElement, spec::ScoreOperand>;
+  // Keys are seen one by one, not only as a range.
+  static constexpr bool kPicked = spec::kCustomMask || spec::kSparseBlock > 0;
   // Keys whose scores a warp holds at once: fewer where the output and the
-  // query take most of the registers.
+  // query take most of the registers, the sooner if features take some.
+  static constexpr bool kFeatures = kPicked || spec::kAlibi;
   static constexpr int kStepKeys =
-      spec::kBlockN % 32 == 0 && (kMTiles == 1 || kNTiles <= 12) &&
+      spec::kBlockN % 32 == 0 &&
+              (kMTiles == 1 ? !kFeatures || kNTiles <= 16 : kNTiles <= 12) &&
               (kQueryParts == 1 || kNTiles < 32)
           ? 32
           : 16;
@@ -71,6 +78,13 @@ struct ExtendState {
   ops::SoftmaxRow softmax[kRows];
   float out[Shape::kMTiles][Shape::kNTiles][4];
 };
+
+// `x` again where features are short of registers: a shuffle stays in its
+// place, and what follows from its result is not worked out ahead of it and
+// kept. All lanes.
+__device__ __forceinline__ int Anew(int x) {
+  return ExtendShape::kFeatures ? arch::ShuffleXor(x, 0) : x;
+}
 
 // Shared address of the A operand of (part, 16 rows, step) for this lane.
 __device__ __forceinline__ u32 QueryFragment(u32 shared, int part, int m_tile,
@@ -199,15 +213,35 @@ __device__ __forceinline__ void Dots(
   }
 }
 
-// Scores to weights of V in place of s: scale, softcap, mask, online softmax.
+// Scores to weights of V in place of s: scale, softcap, ALiBi, mask, online
+// softmax. `selected`: bit i for key step_key + i, all ones without a
+// selection.
 __device__ __forceinline__ void Weights(
-    const ops::Sequence& sequence, u32 stage, int group0, int step_key,
-    bool masked, int t,
+    const AttentionArgs& args, const ops::Sequence& sequence, u32 stage,
+    int group0, int step_key, bool masked, u32 selected, int t,
     float (&s)[ExtendShape::kMTiles][ExtendShape::kStepKeys / 8][4],
     ExtendState& state) {
   using Shape = ExtendShape;
   constexpr int kTiles = Shape::kStepKeys / 8;
   constexpr bool kScaled = spec::kValueWeightScaled;
+  constexpr bool kPicked = Shape::kPicked;
+
+  // Read again for every step: no register holds them during the dots.
+  const int first_row = Anew(state.first_row);
+  ops::AlibiRow alibi[ExtendState::kRows];  // kAlibi only
+  u32 shown[ExtendState::kRows];            // kPicked only
+#pragma unroll
+  for (int i = 0; i < ExtendState::kRows; ++i) {
+    if constexpr (spec::kAlibi) {
+      alibi[i] = ops::AlibiOf<spec::kGroup>(args, sequence, first_row + 8 * i);
+    }
+    if constexpr (kPicked) shown[i] = selected;
+    if constexpr (spec::kCustomMask) {
+      const ops::CustomMask mask = ops::MaskOf<true>(args, sequence);
+      shown[i] &= mask.Row<Shape::kStepKeys>((first_row + 8 * i) / spec::kGroup,
+                                             step_key);
+    }
+  }
 
   float v_scale[kTiles][2];
   float top2[ExtendState::kRows], value2[ExtendState::kRows];
@@ -248,8 +282,11 @@ __device__ __forceinline__ void Weights(
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         const int i = 2 * m + c / 2;
-        const float score =
+        float score =
             spec::ScoreMap(s[m][n][c], state.uniform[i], k_scale[c % 2]);
+        if constexpr (spec::kAlibi) {
+          score = alibi[i].Apply(score, step_key + 8 * n + 2 * t + c % 2);
+        }
         s[m][n][c] = score;
       }
     }
@@ -259,11 +296,13 @@ __device__ __forceinline__ void Weights(
         const ops::KeyRange visible =
             ops::VisibleKeys<spec::kCausal, spec::kWindow>(
                 sequence.kv_len, sequence.q_len,
-                (state.first_row + 8 * i) / spec::kGroup);
+                (first_row + 8 * i) / spec::kGroup);
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-          const int key = step_key + 8 * n + 2 * t + j;
-          if (key < visible.first || key >= visible.end) {
+          const int bit = 8 * n + 2 * t + j;
+          const int key = step_key + bit;
+          if (key < visible.first || key >= visible.end ||
+              (kPicked && (shown[i] >> bit & 1u) == 0)) {
             s[i / 2][n][i % 2 * 2 + j] = ops::NegativeInfinity();
           }
         }
@@ -490,26 +529,41 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
           ? (range.end - begin + spec::kBlockN - 1) / spec::kBlockN
           : 0;
 
+  ops::Selection selection = {nullptr, 0};
+  if constexpr (spec::kSparseBlock > 0) {
+    selection = ops::SelectionOf(args, sequence);
+  }
+
   // Copies are dealt to warps by group: first the groups of K, then of V.
   const auto copy_tile = [&](int tile, int stage) {
     if (tile < tiles) {
+      const int copy_lane = Anew(lane);
       const u32 to = shared + Shape::kQueryBytes + stage * Shape::kStageBytes;
       for (int item = warp; item < 2 * Shape::kGroups; item += spec::kWarps) {
         const bool value_side = item >= Shape::kGroups;
         const int group = value_side ? item - Shape::kGroups : item;
         const int key = begin + tile * spec::kBlockN + group * ops::kGroupKeys;
-        ops::GroupPages<spec::kPageSize> pages;
-        pages.Fetch(sequence.table, key, range.first, range.end, lane);
+        ops::GroupPages<spec::kPageSize, Shape::kPicked> pages;
+        if constexpr (spec::kSparseBlock > 0) {
+          pages.picked = selection.Bits<spec::kSparseBlock, ops::kGroupKeys>(
+              key, range, copy_lane);
+        }
+        if constexpr (spec::kCustomMask) {
+          const ops::CustomMask mask = ops::MaskOf<true>(args, sequence);
+          pages.picked &= mask.Any16(row0 / spec::kGroup,
+                                     last_row / spec::kGroup, key, copy_lane);
+        }
+        pages.Fetch(sequence.table, key, range.first, range.end, copy_lane);
         if (value_side) {
           ops::CopyKeyGroup<VSide, spec::kValueDim>(
               args.v, sequence.kv_head, pages, key, range.first, range.end,
               to + Shape::kGroups * Shape::KGroup::kBytes +
                   group * Shape::VGroup::kBytes,
-              lane);
+              copy_lane);
         } else {
           ops::CopyKeyGroup<KSide, spec::kHeadDim>(
               args.k, sequence.kv_head, pages, key, range.first, range.end,
-              to + group * Shape::KGroup::kBytes, lane);
+              to + group * Shape::KGroup::kBytes, copy_lane);
         }
       }
     }
@@ -527,12 +581,18 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
     for (int key = 0; key < spec::kBlockN; key += Shape::kStepKeys) {
       const int step_key = begin + tile * spec::kBlockN + key;
       if (step_key >= range.end) break;
-      const bool masked =
-          step_key < common.first || step_key + Shape::kStepKeys > common.end;
+      u32 selected = ~0u;
+      if constexpr (spec::kSparseBlock > 0) {
+        selected = selection.Bits<spec::kSparseBlock, Shape::kStepKeys>(
+            step_key, range, lane);
+        if (selected == 0) continue;
+      }
+      const bool masked = Shape::kPicked || step_key < common.first ||
+                          step_key + Shape::kStepKeys > common.end;
       float s[Shape::kMTiles][Shape::kStepKeys / 8][4];
       Dots(shared, address, key / ops::kGroupKeys, row_warp, lane, s);
-      Weights(sequence, address, key / ops::kGroupKeys, step_key, masked,
-              lane % 4, s, state);
+      Weights(args, sequence, address, key / ops::kGroupKeys, step_key, masked,
+              selected, lane % 4, s, state);
       Accumulate(address, key / ops::kGroupKeys, dim_part, lane, s, state);
     }
     arch::BlockSync();

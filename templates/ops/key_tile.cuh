@@ -9,8 +9,8 @@
 //   row scales    16 x f32                       where the side has them
 //   block scales  16 x head_dim / block bytes    likewise, rows padded to 4
 //
-// Codes of keys outside the visible range are never read: their rows, and their
-// scales, are zeros.
+// Codes of keys outside the visible range, or that no query row sees, are never
+// read: their rows, and their scales, are zeros.
 #ifndef KVFORGE_TEMPLATES_OPS_KEY_TILE_CUH_
 #define KVFORGE_TEMPLATES_OPS_KEY_TILE_CUH_
 
@@ -37,10 +37,16 @@ struct KeyGroup {
 };
 
 // The pages that a warp's next group lies in: lane l holds the page of key
-// l % 16 of the group. Fetched one group ahead of its use.
-template <int kPageSize>
+// l % 16 of the group. Fetched one group ahead of its use. With kPicked the
+// keys to copy are further narrowed to those with a bit in `picked`.
+template <int kPageSize, bool kPicked = false>
 struct GroupPages {
   int page = 0;
+  u32 picked = 0xffffu;  // bit i: key i of the group
+
+  __device__ __forceinline__ bool Picks(int i) const {
+    return !kPicked || (picked >> i & 1u) != 0;
+  }
 
   // keys [first, end) of the sequence may be read; others get page 0.
   __device__ __forceinline__ void Fetch(const int* table, int group_key,
@@ -51,7 +57,10 @@ struct GroupPages {
       key = group_key > first ? group_key : first;
     }
     page = 0;
-    if (key >= first && key < end) {
+    // Of a group without a picked key the page may not exist.
+    const bool exists = kPageSize % kGroupKeys == 0 ? !kPicked || picked != 0
+                                                    : Picks(lane % kGroupKeys);
+    if (key >= first && key < end && exists) {
       page = arch::LoadGlobal<int>(table + key / kPageSize);
     }
   }
@@ -60,9 +69,9 @@ struct GroupPages {
 // Copies one strided row part of 16 keys, kRowBytes each, kWidth at a time.
 // Only 16-byte copies are unrolled: narrow ones would fill the registers with
 // addresses.
-template <int kWidth, int kRowBytes, int kPitch, int kPageSize>
+template <int kWidth, int kRowBytes, int kPitch, int kPageSize, bool kPicked>
 __device__ __forceinline__ void CopyRows(const StridedBytes& from, int head,
-                                         GroupPages<kPageSize> pages,
+                                         GroupPages<kPageSize, kPicked> pages,
                                          int group_key, int first, int end,
                                          u32 to, int lane) {
   static_assert(kRowBytes % kWidth == 0);
@@ -70,7 +79,8 @@ __device__ __forceinline__ void CopyRows(const StridedBytes& from, int head,
   constexpr int kUnroll = kWidth == 16 ? 4 : 1;
   const u8* base = from.base + head * from.head_stride;
   const auto copy = [&](u32 target, const u8* address, int key) {
-    const bool valid = key >= first && key < end;
+    const bool valid =
+        key >= first && key < end && pages.Picks(key - group_key);
     if constexpr (kWidth >= 4) {
       arch::CpAsync<kWidth>(target, address, valid);
     } else {
@@ -117,12 +127,12 @@ __device__ __forceinline__ void CopyRows(const StridedBytes& from, int head,
 }
 
 // Starts the copy of keys group_key .. + 15 to shared memory at `to`; keys
-// outside [first, end) become zeros. The caller commits and waits. All lanes.
-template <class Side, int kDim, int kPageSize>
-__device__ __forceinline__ void CopyKeyGroup(const CacheView& view, int head,
-                                             GroupPages<kPageSize> pages,
-                                             int group_key, int first, int end,
-                                             u32 to, int lane) {
+// outside [first, end) or not picked become zeros. The caller commits and
+// waits. All lanes.
+template <class Side, int kDim, int kPageSize, bool kPicked>
+__device__ __forceinline__ void CopyKeyGroup(
+    const CacheView& view, int head, GroupPages<kPageSize, kPicked> pages,
+    int group_key, int first, int end, u32 to, int lane) {
   using Group = KeyGroup<Side, kDim>;
   if (Group::kCodeBytes % 16 == 0 && view.code_bytes >= 16) {
     CopyRows<Group::kCodeBytes % 16 == 0 ? 16 : 4, Group::kCodeBytes,

@@ -284,6 +284,54 @@ kv.kernel @a {
 // -----
 
 kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %s = kv.dot %q, %k reduce(d) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  // expected-error @below {{is either softcap or alibi; write one kv.map each}}
+  %t = kv.map %s softcap(30.0) alibi : !kv.mat<m x n, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %s = kv.dot %q, %k reduce(d) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  // expected-error @below {{is either softcap or alibi; write one kv.map each}}
+  %t = kv.map %s : !kv.mat<m x n, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %s = kv.dot %q, %k reduce(d) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  // expected-error @below {{a selected block has at least 1 key}}
+  %t = kv.mask %s selected(0) : !kv.mat<m x n, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %s = kv.dot %q, %k reduce(d) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  // expected-error @below {{is causal and custom; a custom mask replaces the causal one; write one of them}}
+  %t = kv.mask %s causal custom : !kv.mat<m x n, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
   %x = kv.load_rows "k" : !kv.mat<n x d, bf16>
   // expected-error @below {{a scale found from rows varies over tokens and at most blocks of channels, not over 'd'}}
   %c, %s = kv.quantize %x : (!kv.mat<n x d, bf16>) -> (!kv.codes<n x d, e4m3>, !kv.scale<d>)

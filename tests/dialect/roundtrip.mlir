@@ -35,8 +35,12 @@ kv.kernel @attention spec("decode/bf16/d64/g1/page16/bf16") tile("8x64/3/4") {
   %shifted = kv.shift %scaled, %sum : !kv.mat<m x n, f32>, !kv.mat<m, f32>
   // CHECK: kv.map %{{.*}} softcap(3.000000e+01) : !kv.mat<m x n, f32>
   %capped = kv.map %shifted softcap(3.000000e+01) : !kv.mat<m x n, f32>
-  // CHECK: kv.mask %{{.*}} causal window(4096) : !kv.mat<m x n, f32>
-  %masked = kv.mask %capped causal window(4096) : !kv.mat<m x n, f32>
+  // CHECK: %[[BIAS:.*]] = kv.map %{{.*}} alibi : !kv.mat<m x n, f32>
+  %biased = kv.map %capped alibi : !kv.mat<m x n, f32>
+  // CHECK: kv.mask %[[BIAS]] causal window(4096) : !kv.mat<m x n, f32>
+  %windowed = kv.mask %biased causal window(4096) : !kv.mat<m x n, f32>
+  // CHECK: kv.mask %{{.*}} custom window(9) selected(16) : !kv.mat<m x n, f32>
+  %masked = kv.mask %windowed custom window(9) selected(16) : !kv.mat<m x n, f32>
   // CHECK: kv.mask %{{.*}} : !kv.mat<m x n, f32>
   %all = kv.mask %masked : !kv.mat<m x n, f32>
   // CHECK: kv.softmax %{{.*}} over(n) sinks : !kv.mat<m x n, f32> -> !kv.mat<m, f32>

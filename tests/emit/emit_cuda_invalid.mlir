@@ -220,3 +220,25 @@ kv.kernel @head_scale spec("store/bf16/d128/g1/page16/bf16") tile("16x0/1/4") {
   kv.store_codes "k" %c : !kv.codes<n x d, e4m3>
   kv.yield
 }
+
+// -----
+
+// expected-error @below {{kv.map has no template: alibi before another map or scale; templates serve scales over nothing and over tokens, and e4m3 block scales in the operand; make alibi the last op before kv.mask}}
+kv.kernel @alibi_before_softcap spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %kc = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.dequant %kc
+      : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %s = kv.dot %q, %k reduce(d)
+      : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  %a = kv.map %s alibi : !kv.mat<m x n, f32>
+  %b = kv.map %a softcap(30.0) : !kv.mat<m x n, f32>
+  %t = kv.mask %b : !kv.mat<m x n, f32>
+  %p, %lse = kv.softmax %t over(n) : !kv.mat<m x n, f32> -> !kv.mat<m, f32>
+  %vc = kv.load_codes "v" : !kv.codes<n x e, e4m3>
+  %v = kv.dequant %vc
+      : (!kv.codes<n x e, e4m3>) -> !kv.mat<n x e, f32>
+  %o = kv.dot %p, %v reduce(n)
+      : !kv.mat<m x n, f32>, !kv.mat<n x e, f32> -> !kv.mat<m x e, f32>
+  kv.yield %o, %lse : !kv.mat<m x e, f32>, !kv.mat<m, f32>
+}

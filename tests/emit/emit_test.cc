@@ -96,6 +96,8 @@ std::vector<GoldenCase> GoldenCases() {
            "decode/f16/d64/g1/page16/bf16",
            "decode/e4m3_tensor/d80/g8/page64/bf16/softcap=30/window=4096",
            "decode/e4m3_row/d64/g1/page16/bf16/mask=full",
+           "decode/e4m3_row/d64/g4/page64/bf16/sparse=16",
+           "extend/e4m3_row/d64/g4/page16/bf16/alibi=1/mask=custom",
            "extend/nvfp4_row/d128/g4/page16/bf16/v=e4m3_tensor",
            "extend/e4m3_row/d192/g4/page16/bf16/dv=128",
            "store/nvfp4_row/d128/g1/page16/f32/v=bf16",

@@ -19,6 +19,20 @@ struct Point {
   const GpuTarget* gpu;
 };
 
+// Each feature alone, and all that add registers together.
+constexpr const char* kFeatureSpecs[] = {
+    "decode/e4m3_row/d128/g4/page16/bf16/alibi=1",
+    "decode/e4m3_row/d128/g4/page16/bf16/mask=custom/q_max=16",
+    "decode/e4m3_row/d128/g4/page16/bf16/sparse=24",
+    "extend/e4m3_row/d128/g4/page16/bf16/alibi=1",
+    "extend/e4m3_row/d128/g4/page16/bf16/mask=custom",
+    "extend/e4m3_row/d128/g4/page16/bf16/sparse=24",
+    "decode/bf16/d192/g16/page48/bf16/alibi=1/mask=custom/q_max=16/sinks=1/"
+    "softcap=30/sparse=24/window=4096",
+    "extend/nvfp4_row/d256/g4/page48/bf16/alibi=1/mask=custom/sinks=1/"
+    "softcap=30/sparse=24/window=4096",
+};
+
 std::vector<Point> Points() {
   std::vector<std::string> specs;
   for (const KvFormat& format : kFormats) {
@@ -33,6 +47,7 @@ std::vector<Point> Points() {
   for (int head_dim : {64, 128, 256}) {
     specs.push_back(absl::StrCat("merge/d", head_dim, "/bf16"));
   }
+  specs.insert(specs.end(), std::begin(kFeatureSpecs), std::end(kFeatureSpecs));
   std::vector<Point> points;
   for (const std::string& text : specs) {
     const absl::StatusOr<KernelSpec> spec = ParseSpec(text);
@@ -46,7 +61,7 @@ std::vector<Point> Points() {
 
 TEST(CompiledFacts, SharedBytesMeetTheModelAndNothingSpills) {
   const std::vector<Point> points = Points();
-  ASSERT_EQ(points.size(), (5u * 3 * 3 + 3) * 10);
+  ASSERT_EQ(points.size(), (5u * 3 * 3 + 3 + std::size(kFeatureSpecs)) * 10);
   std::vector<std::string> failures;
   std::string unavailable;
   std::mutex mutex;

@@ -51,11 +51,14 @@ INSTANTIATE_TEST_SUITE_P(
                  "30/sinks=1/q_max=16/out=f32/order=hnd/mask=full/dv=128",
                  "decode/bf16/d192/g128/page1/f16/dv=128/mask=full/order=hnd/"
                  "out=f32/q_max=16/sinks=1/softcap=30/v=e4m3_row/window=9"},
+        Spelling{"extend/bf16/d64/g1/page1/bf16/sparse=16/mask=custom/alibi",
+                 "extend/bf16/d64/g1/page1/bf16/alibi=1/mask=custom/sparse=16"},
         Spelling{"decode/f16/d64/g1/page1/f32/sinks",
                  "decode/f16/d64/g1/page1/f32/sinks=1"},
         // keys at their default are left out
-        Spelling{"decode/f16/d64/g1/page65536/f32/dv=64/mask=causal/order=nhd/"
-                 "out=f32/q_max=1/sinks=0/softcap=0/v=f16/window=0",
+        Spelling{"decode/f16/d64/g1/page65536/f32/alibi=0/dv=64/mask=causal/"
+                 "order=nhd/out=f32/q_max=1/sinks=0/softcap=0/sparse=0/v=f16/"
+                 "window=0",
                  "decode/f16/d64/g1/page65536/f32"},
         // shortest numbers that read back as the same f32
         Spelling{"extend/f16/d64/g1/page1/f32/softcap=30.000000",
@@ -165,15 +168,16 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Refusal{"decode/bf16/d64/g1/page1/bf16/windows=4", kInvalid,
                 "key 'windows' is unknown; supported: decode takes the keys "
-                "dv, mask, order, out, q_max, sinks, softcap, v, window; "
-                "leave it out"},
+                "alibi, dv, mask, order, out, q_max, sinks, softcap, sparse, "
+                "v, window; leave it out"},
         Refusal{"decode/bf16/d64/g1/page1/bf16/window=4/window=4", kInvalid,
                 "key 'window' is given twice"},
         Refusal{"decode/bf16/d64/g1/page1/bf16/window", kInvalid,
                 "key 'window' has no value"},
         Refusal{"decode/bf16/d64/g1/page1/bf16/=4", kInvalid, "key ''"},
         Refusal{"decode/bf16/d64/g1/page1/bf16/mask=none", kInvalid,
-                "'mask=none' has an unknown value; supported: causal, full"},
+                "'mask=none' has an unknown value; supported: causal, full, "
+                "custom"},
         Refusal{"decode/bf16/d64/g1/page1/bf16/order=NHD", kInvalid,
                 "supported: nhd, hnd"},
         Refusal{"decode/bf16/d64/g1/page1/bf16/sinks=2", kInvalid,
@@ -185,19 +189,21 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"store/bf16/d64/g1/page1/bf16/window=4", kInvalid,
                 "store takes the keys dv, order, v"},
         Refusal{"merge/d64/bf16/dv=128", kInvalid, "merge takes no keys"},
-        Refusal{"decode/bf16/d64/g1/page1/bf16/alibi", kUnserved,
-                "key 'alibi' is named but not served in this version"},
+        Refusal{"decode/bf16/d64/g1/page1/bf16/alibi=2", kInvalid,
+                "'alibi=2' has an unknown value; supported: 0, 1"},
+        Refusal{"store/bf16/d64/g1/page1/bf16/alibi", kInvalid,
+                "key 'alibi' does not belong to store"},
+        Refusal{"decode/bf16/d64/g1/page1/bf16/sparse", kInvalid,
+                "key 'sparse' has no value"},
+        Refusal{"decode/bf16/d64/g1/page1/bf16/sparse=65537", kInvalid,
+                "sparse 65537; supported: 0 (all keys) or the tokens of a "
+                "block, 1 to 65536"},
         Refusal{"decode/bf16/d64/g1/page1/bf16/compute=fp8", kUnserved,
-                "key 'compute'"},
+                "key 'compute' is named but not served in this version"},
         Refusal{"decode/bf16/d64/g1/page1/bf16/score=abc", kUnserved,
                 "key 'score'"},
         Refusal{"decode/bf16/d64/g1/page1/bf16/scales=inline", kUnserved,
-                "key 'scales'"},
-        Refusal{"decode/bf16/d64/g1/page1/bf16/sparse=16", kUnserved,
-                "key 'sparse'"},
-        Refusal{"decode/bf16/d64/g1/page1/bf16/mask=custom", kUnserved,
-                "mask=custom is named but not served in this version; served: "
-                "mask=causal, mask=full"}));
+                "key 'scales'"}));
 
 // A spec that ParseSpec accepts, drawn from all values a field takes.
 KernelSpec RandomSpec(std::mt19937& rng) {
@@ -226,8 +232,10 @@ KernelSpec RandomSpec(std::mt19937& rng) {
   if (spec.kernel == KernelKind::kStore) return spec;
   spec.group = 1 + below(kMaxGroup);
   spec.out = kTypes[below(3)];
-  spec.mask = below(2) ? MaskKind::kFull : MaskKind::kCausal;
+  spec.mask = static_cast<MaskKind>(below(3));
   spec.sinks = below(2) != 0;
+  spec.alibi = below(2) != 0;
+  if (below(2)) spec.sparse_block = 1 + below(65536);
   if (below(2)) spec.window = static_cast<int>(rng() >> 1);
   if (below(2)) {
     // Any positive finite f32, subnormals included.
@@ -285,6 +293,9 @@ TEST(ValidateSpec, FieldsTheTextDoesNotPrintStayAtTheirDefault) {
   const KernelSpec store = *ParseSpec("store/bf16/d64/g1/page16/bf16");
   const KernelSpec merge = *ParseSpec("merge/d64/bf16");
   std::vector<KernelSpec> wrong(9, store);
+  KernelSpec sloped = store, sparse = store;
+  sloped.alibi = true;
+  sparse.sparse_block = 16;
   wrong[0].group = 4;
   wrong[1].out = DType::kF32;
   wrong[2].mask = MaskKind::kFull;
@@ -299,6 +310,8 @@ TEST(ValidateSpec, FieldsTheTextDoesNotPrintStayAtTheirDefault) {
   wrong[10].page_size = 16;
   wrong[11].v_head_dim = 128;
   wrong[12].order = SlotOrder::kHnd;
+  wrong.push_back(sloped);
+  wrong.push_back(sparse);
   for (size_t i = 0; i < wrong.size(); ++i) {
     EXPECT_EQ(ValidateSpec(wrong[i]).code(), kInvalid) << i;
   }
@@ -308,13 +321,15 @@ TEST(ValidateSpec, FieldsTheTextDoesNotPrintStayAtTheirDefault) {
 
 TEST(ValidateSpec, NumbersOutOfRange) {
   const KernelSpec decode = *ParseSpec("decode/bf16/d64/g1/page16/bf16");
-  std::vector<KernelSpec> wrong(6, decode);
+  std::vector<KernelSpec> wrong(8, decode);
   wrong[0].window = -1;
   wrong[1].softcap = -1;
   wrong[2].softcap = std::numeric_limits<float>::infinity();
   wrong[3].softcap = std::nanf("");
   wrong[4].q_max = 0;
   wrong[5].group = 129;
+  wrong[6].sparse_block = -1;
+  wrong[7].sparse_block = 65537;
   for (size_t i = 0; i < wrong.size(); ++i) {
     EXPECT_EQ(ValidateSpec(wrong[i]).code(), kInvalid) << i;
   }
