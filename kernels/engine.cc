@@ -139,9 +139,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
   }
   engine->build_id_ = kBuildId;
   if (!opts.templates_dir.empty()) {
-    ASSIGN_OR_RETURN(const std::string digest,
-                     FolderDigest(opts.templates_dir));
-    absl::StrAppend(&engine->build_id_, "+", digest);
+    ASSIGN_OR_RETURN(engine->overlay_digest_, FolderDigest(opts.templates_dir));
+    absl::StrAppend(&engine->build_id_, "+", engine->overlay_digest_);
   }
   KernelStoreOptions store;
   store.cache.roots = opts.cache_roots;
@@ -196,6 +195,16 @@ absl::StatusOr<Entry> Engine::CompileEntry(const KernelRequest& request) {
   job.overlay = options_.templates_dir;
   job.dump_dir = options_.dump_dir;
   ASSIGN_OR_RETURN(Entry entry, jit->Compile(job));
+  if (!job.overlay.empty()) {
+    // Under this engine's key a later text would be another engine's kernel.
+    ASSIGN_OR_RETURN(const std::string digest, FolderDigest(job.overlay));
+    if (digest != overlay_digest_) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "templates folder ", job.overlay,
+          " has changed since the engine was created; kernels are cached by "
+          "what it held then; create the engine again"));
+    }
+  }
   entry.key = request.key;
   entry.facts.compiled_at =
       absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());

@@ -159,6 +159,7 @@ class Engine {
   GpuTarget gpu_ = {};
   int multiprocessors_ = 0;
   std::string build_id_;
+  std::string overlay_digest_;  // of templates_dir as the keys know it
   std::shared_ptr<const Device> device_;
   std::unique_ptr<KernelStore> store_;
 

@@ -189,6 +189,24 @@ TEST_F(EngineTest, OverlayReplacesATemplate) {
                         "kernels/decode.cuh; move it or take it out"));
 }
 
+TEST_F(EngineTest, OverlayEditedAfterCreationIsNotCachedUnderItsOldKey) {
+  const std::string overlay = folder_ + "/overlay";
+  fs::create_directories(overlay + "/kernels");
+  const std::string text(FindEmbeddedFile("kernels/merge.cuh")->text);
+  std::ofstream(overlay + "/kernels/merge.cuh") << text;
+  const auto with_overlay = [&](EngineOptions& options) {
+    options.templates_dir = overlay;
+  };
+  const std::unique_ptr<Engine> engine = Make(with_overlay);
+  std::ofstream(overlay + "/kernels/merge.cuh") << text << "// edited\n";
+  EXPECT_THAT(std::string(engine->Prepare(Spec()).status().message()),
+              HasSubstr("has changed since the engine was created"));
+  std::ofstream(overlay + "/kernels/merge.cuh") << text;
+  const std::unique_ptr<Engine> again = Make(with_overlay);
+  EXPECT_TRUE(again->Prepare(Spec()).ok());
+  EXPECT_EQ(again->statistics().disk_hits, 0);
+}
+
 TEST_F(EngineTest, TextThatDoesNotCompileIsKeptAndNotCached) {
   const std::string overlay = folder_ + "/overlay";
   fs::create_directories(overlay + "/kernels");
