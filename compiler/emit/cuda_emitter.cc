@@ -8,6 +8,7 @@
 #include "compiler/dialect/kv_shapes.h"
 #include "compiler/emit/attention_graph.h"
 #include "compiler/emit/map_printer.h"
+#include "compiler/emit/row_decoder.h"
 #include "compiler/emit/spec_block.h"
 #include "compiler/passes/codec_table.h"
 #include "compiler/passes/passes.h"
@@ -159,6 +160,29 @@ absl::StatusOr<Parts> StoreParts(kv::KernelOp kernel, const KernelSpec& spec,
   return parts;
 }
 
+absl::StatusOr<Parts> GatherParts(kv::KernelOp kernel, const KernelSpec& spec,
+                                  const Tile& tile) {
+  Parts parts{.operands = true, .args_header = "kernels/gather_args.h"};
+  SpecBlock block;
+  block.AddSpec(spec);
+  block.AddTile(spec, tile);
+  block.Alias("OutElement", DeviceElement(spec.out));
+  parts.block = block.Text();
+  std::string sides[2];
+  for (auto store : kernel.getBody().front().getOps<kv::StoreRowsOp>()) {
+    ASSIGN_OR_RETURN(const RowDecoder decoder, PrintRowDecoder(store));
+    parts.format_headers.insert(decoder.headers.begin(), decoder.headers.end());
+    sides[store.getSide() == "v"] = decoder.text;
+  }
+  if (sides[0].empty() || sides[1].empty()) {
+    return absl::InvalidArgumentError(
+        "emit: a gather kernel without kv.store_rows of both sides; the "
+        "template reads K and V; add the other");
+  }
+  parts.functions = sides[0] + sides[1];
+  return parts;
+}
+
 absl::StatusOr<Parts> MergeParts(kv::KernelOp kernel, const KernelSpec& spec,
                                  const Tile& tile) {
   auto yield = mlir::cast<kv::YieldOp>(kernel.getBody().front().back());
@@ -188,6 +212,8 @@ absl::StatusOr<Parts> PartsOf(kv::KernelOp kernel, const KernelSpec& spec,
       return AttentionParts(kernel, spec, tile);
     case KernelKind::kMerge:
       return MergeParts(kernel, spec, tile);
+    case KernelKind::kGather:
+      return GatherParts(kernel, spec, tile);
   }
   llvm_unreachable("every KernelKind has parts");
 }

@@ -67,6 +67,7 @@ int KeyBytes(const KernelSpec& spec) {
 int SharedBytes(const KernelSpec& spec, const Tile& tile) {
   switch (spec.kernel) {
     case KernelKind::kStore:
+    case KernelKind::kGather:
     case KernelKind::kMerge:
       return 0;
     case KernelKind::kDecode: {
@@ -88,6 +89,7 @@ int SharedBytes(const KernelSpec& spec, const Tile& tile) {
 int RegistersPerThread(const KernelSpec& spec, const Tile& tile) {
   switch (spec.kernel) {
     case KernelKind::kStore:
+    case KernelKind::kGather:
       return kStoreRegisters;
     case KernelKind::kMerge:
       return kMergeOtherRegisters + spec.v_head_dim / kWarpLanes;

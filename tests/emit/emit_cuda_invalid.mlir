@@ -242,3 +242,26 @@ kv.kernel @alibi_before_softcap spec("decode/bf16/d128/g4/page16/bf16") tile("8x
       : !kv.mat<m x n, f32>, !kv.mat<n x e, f32> -> !kv.mat<m x e, f32>
   kv.yield %o, %lse : !kv.mat<m x e, f32>, !kv.mat<m, f32>
 }
+
+// -----
+
+// expected-error @below {{kv.dequant has no template: a row scale and a given one; templates serve scales over nothing and over tokens, and e4m3 block scales in the operand; store their product}}
+kv.kernel @gather_two_scales spec("gather/e4m3_row/d128/g1/page16/bf16") tile("16x0/1/4") {
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %s = kv.load_scale "k" : !kv.scale<n>
+  %g = kv.arg_scale "k_scale" : !kv.scale<>
+  %k = kv.dequant %c scales(%s, %g)
+      : (!kv.codes<n x d, e4m3>, !kv.scale<n>, !kv.scale<>) -> !kv.mat<n x d, f32>
+  kv.store_rows "k" %k : !kv.mat<n x d, f32>
+  kv.yield
+}
+
+// -----
+
+// expected-error @below {{emit: a gather kernel without kv.store_rows of both sides; the template reads K and V; add the other}}
+kv.kernel @gather_one_side spec("gather/e4m3_row/d128/g1/page16/bf16") tile("16x0/1/4") {
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.dequant %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  kv.store_rows "k" %k : !kv.mat<n x d, f32>
+  kv.yield
+}

@@ -42,6 +42,7 @@ const GpuTarget& Target(const std::string& name) {
 Tile TileFor(const KernelSpec& spec) {
   switch (spec.kernel) {
     case KernelKind::kStore:
+    case KernelKind::kGather:
       return {16, 0, 1, 4};  // 4 warps * 4 rows of up to 128 values
     case KernelKind::kDecode:
       return {8, 64, 2, 4};
@@ -84,8 +85,11 @@ std::vector<GoldenCase> GoldenCases() {
             {absl::StrCat(kernel, "/", format.name, "/d128/g4/page16/bf16"),
              gpu});
       }
-      cases.push_back(
-          {absl::StrCat("store/", format.name, "/d128/g1/page16/bf16"), gpu});
+      for (const char* kernel : {"store", "gather"}) {
+        cases.push_back(
+            {absl::StrCat(kernel, "/", format.name, "/d128/g1/page16/bf16"),
+             gpu});
+      }
     }
     cases.push_back({"merge/d128/bf16", gpu});
   }

@@ -44,6 +44,8 @@ INSTANTIATE_TEST_SUITE_P(
         // store serves every group
         Spelling{"store/e4m3_row/d128/g7/page16/bf16",
                  "store/e4m3_row/d128/g1/page16/bf16"},
+        Spelling{"gather/nvfp4_row/d96/g8/page48/f32/v=bf16/order=hnd",
+                 "gather/nvfp4_row/d96/g1/page48/f32/order=hnd/v=bf16"},
         Spelling{"merge/d128/bf16", "merge/d128/bf16"},
         Spelling{"merge/d512/f32", "merge/d512/f32"},
         // keys in any order come out sorted
@@ -102,9 +104,10 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"merge/d128", kInvalid, "supported: merge/dD/TYPE"},
         Refusal{"decoder/bf16/d64/g1/page1/bf16", kInvalid,
                 "kernel 'decoder' is unknown; supported: store, decode, "
-                "extend, merge; begin with one of these"},
-        Refusal{"gather/bf16/d64/g1/page1/bf16", kUnserved,
-                "kernel gather is named but not served in this version"},
+                "extend, merge, gather; begin with one of these"},
+        Refusal{"gather/bf16/d64/g1/page1/bf16/out=f32", kInvalid,
+                "key 'out' does not belong to gather; supported: gather takes "
+                "the keys dv, order, v"},
         Refusal{"decode/fp8/d64/g1/page1/bf16", kInvalid,
                 "format 'fp8' does not exist"},
         Refusal{"decode/int8_row/d64/g1/page1/bf16", kUnserved,
@@ -220,7 +223,7 @@ KernelSpec RandomSpec(std::mt19937& rng) {
   };
   constexpr DType kTypes[] = {DType::kF32, DType::kBf16, DType::kF16};
   KernelSpec spec;
-  spec.kernel = static_cast<KernelKind>(below(4));
+  spec.kernel = static_cast<KernelKind>(below(5));
   spec.head_dim = spec.v_head_dim = head_dim();
   spec.type = spec.out = kTypes[below(3)];
   if (spec.kernel == KernelKind::kMerge) return spec;
@@ -229,7 +232,10 @@ KernelSpec RandomSpec(std::mt19937& rng) {
   if (below(2)) spec.v_head_dim = head_dim();
   spec.page_size = 1 + below(65536);
   spec.order = below(2) ? SlotOrder::kHnd : SlotOrder::kNhd;
-  if (spec.kernel == KernelKind::kStore) return spec;
+  if (spec.kernel == KernelKind::kStore ||
+      spec.kernel == KernelKind::kGather) {
+    return spec;
+  }
   spec.group = 1 + below(kMaxGroup);
   spec.out = kTypes[below(3)];
   spec.mask = static_cast<MaskKind>(below(3));
