@@ -124,15 +124,16 @@ absl::Status NoTemplate(mlir::Operation* op, const std::string& why,
                         const std::string& advice) {
   return absl::UnimplementedError(absl::StrCat(
       View(op->getName().getStringRef()), " has no template: ", why,
-      "; templates serve scales over nothing and over tokens, and e4m3 block "
-      "scales in the operand; ",
+      "; templates serve scales over nothing, heads and tokens, and e4m3 "
+      "block scales in the operand; ",
       advice));
 }
 
 absl::StatusOr<ScaleUse> UseOf(kv::ScaleOp scale, llvm::StringRef side) {
   const llvm::ArrayRef<Dim> dims = scale.getScale().getType().getDims();
   mlir::Operation* source = scale.getScale().getDefiningOp();
-  if (dims.empty() && mlir::isa<kv::ArgScaleOp, kv::ConstScaleOp>(source)) {
+  if (kv::IsUniform(dims) &&
+      mlir::isa<kv::ArgScaleOp, kv::ConstScaleOp>(source)) {
     return ScaleUse::kUniform;
   }
   auto load = mlir::dyn_cast<kv::LoadScaleOp>(source);

@@ -17,10 +17,15 @@ std::string Factor(kv::ScaleOp scale) {
   if (auto constant = mlir::dyn_cast<kv::ConstScaleOp>(source)) {
     return PowerOfTwoLiteral(static_cast<int>(constant.getExponent()));
   }
-  const llvm::StringRef argument =
-      mlir::cast<kv::ArgScaleOp>(source).getArgument();
-  if (argument == "k_scale") return "formats::GivenScale(args.k)";
-  if (argument == "v_scale") return "formats::GivenScale(args.v)";
+  auto given = mlir::cast<kv::ArgScaleOp>(source);
+  const llvm::StringRef argument = given.getArgument();
+  for (const auto& [name, view] :
+       {std::pair{"k_scale", "args.k"}, {"v_scale", "args.v"}}) {
+    if (argument != name) continue;
+    return given.getType().getDims().empty()
+               ? absl::StrCat("formats::GivenScale(", view, ")")
+               : absl::StrCat("formats::GivenHeadScale(", view, ", kv_head)");
+  }
   return absl::StrCat("args.", View(argument));
 }
 
@@ -53,11 +58,12 @@ std::string PrintUniform(absl::string_view name, absl::string_view variable,
     absl::StrAppend(&body, "  ", variable, " = ", variable, " * ", factor,
                     ";\n");
   }
-  return absl::StrCat("__device__ float ", name, "(",
-                      Parameter("const AttentionArgs&", "args",
-                                absl::StrContains(body, "args.")),
-                      ", ", Parameter("int", "kv_head", false), ") {\n", body,
-                      "  return ", variable, ";\n}\n");
+  return absl::StrCat(
+      "__device__ float ", name, "(",
+      Parameter("const AttentionArgs&", "args",
+                absl::StrContains(body, "args.")),
+      ", ", Parameter("int", "kv_head", absl::StrContains(body, "kv_head")),
+      ") {\n", body, "  return ", variable, ";\n}\n");
 }
 
 absl::StatusOr<std::string> PrintScoreMap(const AttentionGraph& graph,

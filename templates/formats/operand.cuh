@@ -34,6 +34,12 @@ __device__ __forceinline__ float GivenScale(const CacheView& view) {
                                    : view.scale;
 }
 
+// The given scale of a `_head` format: f32 [kv heads] in device memory.
+__device__ __forceinline__ float GivenHeadScale(const CacheView& view,
+                                                int kv_head) {
+  return arch::LoadGlobal<float>(view.scale_ptr + kv_head);
+}
+
 // cap * tanh(s / cap). Near 0 a series, so that the error stays relative to s
 // whatever the cap; elsewhere 1 - 2 / (e^2x + 1), which reaches +-1 at
 // infinity.

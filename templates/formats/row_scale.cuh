@@ -1,4 +1,5 @@
-// The maximum and scale of a row that several lanes hold.
+// The maximum and scale of a row that several lanes hold, and the integer codes
+// of its quotients.
 #ifndef KVFORGE_TEMPLATES_FORMATS_ROW_SCALE_CUH_
 #define KVFORGE_TEMPLATES_FORMATS_ROW_SCALE_CUH_
 
@@ -30,6 +31,16 @@ __device__ __forceinline__ float RowAmax(float amax) {
 // max(amax, 1e-10); NaN stays NaN.
 __device__ __forceinline__ float AtLeastMinAmax(float amax) {
   return amax < kMinAmax ? kMinAmax : amax;
+}
+
+// The integer nearest to `quotient`, ties to even, clamped to [low, high]; NaN
+// gives 0. The low byte of its two's complement.
+__device__ __forceinline__ u32 RoundClamped(float quotient, float low,
+                                            float high) {
+  if (quotient != quotient) return 0;
+  const float rounded =
+      arch::RoundEven(arch::Min(arch::Max(quotient, low), high));
+  return static_cast<u32>(static_cast<i32>(rounded)) & 0xffu;
 }
 
 }  // namespace kvforge::formats

@@ -49,8 +49,8 @@ TEST(Format, UnknownNameListsTheFormats) {
             "format 'e4m3' does not exist; the formats are bf16, f16, "
             "e4m3_tensor, e4m3_head, e4m3_row, e5m2_tensor, int8_row, "
             "int4_row, nvfp4_row, nvfp4, mxfp8, mxfp4; kernels are generated "
-            "for bf16, f16, e4m3_tensor, e4m3_row, nvfp4_row: use one of "
-            "these");
+            "for bf16, f16, e4m3_tensor, e4m3_head, e4m3_row, e5m2_tensor, "
+            "int8_row, nvfp4_row, nvfp4: use one of these");
 }
 
 TEST(Format, EachServedFormatTakesEachSupportedHeadDim) {

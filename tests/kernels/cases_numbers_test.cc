@@ -243,8 +243,9 @@ TEST(Case35, ColdPrefillAndExtendOverThePrefixAgree) {
 }
 
 TEST(Case36, ConstantValuesAndUniformScores) {
-  for (const char* format : {"bf16", "e4m3_tensor", "e4m3_row", "nvfp4_row"}) {
-    CaseOptions options = Small(format, {1, 2}, {100, 33});
+  for (const KvFormat& format : kFormats) {
+    if (!format.served) continue;
+    CaseOptions options = Small(std::string(format.name), {1, 2}, {100, 33});
     options.q = Zero;
     options.v = [](int64_t, int, int) { return 1.75f; };
     options.k_scale = 0.5f;

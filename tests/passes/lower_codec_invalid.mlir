@@ -1,9 +1,9 @@
 // RUN: kvforge-opt %s -split-input-file -verify-diagnostics -kv-lower-codec=gpu=sm_100
 
 kv.kernel @element {
-  %c = kv.load_codes "k" : !kv.codes<n x d, e5m2>
-  // expected-error @below {{no device function decodes e5m2 exactly on sm_100; elements that have one: bf16, f16, e4m3, e2m1; use a format of one of these}}
-  %k = kv.decode %c : (!kv.codes<n x d, e5m2>) -> !kv.mat<n x d, f32>
+  %c = kv.load_codes "k" : !kv.codes<n x d, u4>
+  // expected-error @below {{no device function decodes u4 exactly on sm_100; elements that have one: bf16, f16, e4m3, e5m2, i8, e2m1; use a format of one of these}}
+  %k = kv.decode %c : (!kv.codes<n x d, u4>) -> !kv.mat<n x d, f32>
   kv.yield
 }
 
@@ -36,9 +36,9 @@ kv.kernel @block_scale {
 
 kv.kernel @encode {
   %x = kv.load_rows "k" : !kv.mat<n x d, bf16>
-  // expected-error @below {{no device function encodes i8 exactly on sm_100; elements that have one: bf16, f16, e4m3, e2m1; use a format of one of these}}
+  // expected-error @below {{no device function encodes u4 exactly on sm_100; elements that have one: bf16, f16, e4m3, e5m2, i8, e2m1; use a format of one of these}}
   %c, %s = kv.quantize %x
-      : (!kv.mat<n x d, bf16>) -> (!kv.codes<n x d, i8>, !kv.scale<n>)
+      : (!kv.mat<n x d, bf16>) -> (!kv.codes<n x d, u4>, !kv.scale<n>)
   kv.yield
 }
 

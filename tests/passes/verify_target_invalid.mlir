@@ -25,8 +25,8 @@ kv.kernel @feature spec("decode/bf16/d128/g4/page16/bf16/alibi") {
 
 // Each element without a function is reported, not the first only.
 kv.kernel @elements spec("decode/bf16/d128/g4/page16/bf16") {
-  // expected-error @below {{no device function decodes i8 exactly on sm_80; elements that have one: bf16, f16, e4m3, e2m1; use a format of one of these}}
-  %k = kv.load_codes "k" : !kv.codes<n x d, i8>
+  // expected-error @below {{no device function decodes u4 exactly on sm_80; elements that have one: bf16, f16, e4m3, e5m2, i8, e2m1; use a format of one of these}}
+  %k = kv.load_codes "k" : !kv.codes<n x d, u4>
   // expected-error @below {{no device function decodes u4 exactly on sm_80}}
   %v = kv.load_codes "v" : !kv.codes<n x e, u4>
   kv.yield
@@ -36,7 +36,7 @@ kv.kernel @elements spec("decode/bf16/d128/g4/page16/bf16") {
 
 kv.kernel @encode spec("store/bf16/d128/g1/page16/bf16") {
   %x = kv.load_rows "k" : !kv.mat<n x d, bf16>
-  // expected-error @below {{no device function encodes e5m2 exactly on sm_80; elements that have one: bf16, f16, e4m3, e2m1; use a format of one of these}}
-  %c = kv.quantize %x : (!kv.mat<n x d, bf16>) -> !kv.codes<n x d, e5m2>
+  // expected-error @below {{no device function encodes u4 exactly on sm_80; elements that have one: bf16, f16, e4m3, e5m2, i8, e2m1; use a format of one of these}}
+  %c = kv.quantize %x : (!kv.mat<n x d, bf16>) -> !kv.codes<n x d, u4>
   kv.yield
 }
