@@ -48,9 +48,14 @@ absl::StatusOr<Parts> AttentionParts(kv::KernelOp kernel,
                                      const KernelSpec& spec, const Tile& tile) {
   ASSIGN_OR_RETURN(AttentionGraph graph, ReadAttention(kernel));
   Parts parts{.operands = true, .args_header = "kernels/attention_args.h"};
-  for (kv::DecodeOp decode : {graph.k.decode, graph.v.decode}) {
-    RETURN_IF_ERROR(AddHeader(decode.getSequence(), parts));
-    RETURN_IF_ERROR(AddHeader(decode.getScaleSequence(), parts));
+  for (CacheSide* side : {&graph.k, &graph.v}) {
+    RETURN_IF_ERROR(AddHeader(side->decode.getSequence(), parts));
+    RETURN_IF_ERROR(AddHeader(side->decode.getScaleSequence(), parts));
+    if (side->block_factor) {
+      parts.format_headers.insert(
+          FactorFunction(side->block_factor.getType().getElement())
+              ->header.str());
+    }
   }
   SpecBlock block;
   block.AddSpec(spec);

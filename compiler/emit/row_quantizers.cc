@@ -62,6 +62,10 @@ constexpr RowQuantizer kQuantizers[] = {
      {ElementKind::kI8, Given::kNone, 1, kNoBlock, 0},
      "Int8Row",
      "formats/int8_row.cuh"},
+    {"int4_row",
+     {ElementKind::kU4, Given::kNone, 2, kNoBlock, 0},
+     "Int4Row",
+     "formats/int4_row.cuh"},
     {"nvfp4_row",
      {ElementKind::kE2m1, Given::kNone, 1, ElementKind::kE4m3, 16},
      "Nvfp4Row",
@@ -70,6 +74,14 @@ constexpr RowQuantizer kQuantizers[] = {
      {ElementKind::kE2m1, Given::kTensor, 0, ElementKind::kE4m3, 16},
      "Nvfp4",
      "formats/nvfp4.cuh"},
+    {"mxfp8",
+     {ElementKind::kE4m3, Given::kNone, 0, ElementKind::kUe8m0, 32},
+     "Mxfp8",
+     "formats/mx.cuh"},
+    {"mxfp4",
+     {ElementKind::kE2m1, Given::kNone, 0, ElementKind::kUe8m0, 32},
+     "Mxfp4",
+     "formats/mx.cuh"},
 };
 
 Rule RuleOf(kv::QuantizeOp op) {

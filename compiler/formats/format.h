@@ -71,15 +71,15 @@ inline constexpr KvFormat kFormats[] = {
     {"int8_row", Element::kInt8, 8, RowScale::kF32, BlockScale::kNone, 0,
      GivenScale::kNone, true},
     {"int4_row", Element::kUint4, 4, RowScale::kF32AndMinimum,
-     BlockScale::kNone, 0, GivenScale::kNone, false},
+     BlockScale::kNone, 0, GivenScale::kNone, true},
     {"nvfp4_row", Element::kE2m1, 4, RowScale::kF32, BlockScale::kE4m3, 16,
      GivenScale::kNone, true},
     {"nvfp4", Element::kE2m1, 4, RowScale::kNone, BlockScale::kE4m3, 16,
      GivenScale::kTensor, true},
     {"mxfp8", Element::kE4m3, 8, RowScale::kNone, BlockScale::kUe8m0, 32,
-     GivenScale::kNone, false},
+     GivenScale::kNone, true},
     {"mxfp4", Element::kE2m1, 4, RowScale::kNone, BlockScale::kUe8m0, 32,
-     GivenScale::kNone, false},
+     GivenScale::kNone, true},
 };
 
 // The head_dims that a kernel is generated for: 64 to 256 in steps of 16, 512.

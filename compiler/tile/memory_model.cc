@@ -13,6 +13,7 @@ constexpr int kDecodeQueryRegistersHeadDim = 256;
 
 // Operands of the running product, softmax state, addresses and counters.
 constexpr int kExtendOtherRegisters = 56;
+constexpr int kExtendPartialDotRegisters = 8;
 constexpr int kDecodeOtherRegisters = 28;
 constexpr int kDecodeRowTileRegisters = 32;  // softmax and scores of 8 rows
 // 16 elements as f32, their codes, addresses and scales.
@@ -39,6 +40,19 @@ bool DecodeQueryInShared(const KernelSpec& spec) {
 int KeyBytes(const KernelSpec& spec) {
   return SideBytes(*spec.k_format, spec.head_dim) +
          SideBytes(*spec.v_format, spec.v_head_dim);
+}
+
+// Block scales that are f32 factors: partial dots of K, references of V's
+// blocks for each of a thread's rows.
+int ExtendBlockRegisters(const KernelSpec& spec, int warp_rows, int columns) {
+  int registers = 0;
+  if (spec.k_format->block_scale == BlockScale::kUe8m0) {
+    registers += kExtendPartialDotRegisters;
+  }
+  if (spec.v_format->block_scale == BlockScale::kUe8m0) {
+    registers += warp_rows / 8 * (columns / spec.v_format->block);
+  }
+  return registers;
 }
 
 }  // namespace
@@ -84,7 +98,8 @@ int RegistersPerThread(const KernelSpec& spec, const Tile& tile) {
       const int columns = spec.v_head_dim / ExtendDimSplit(spec.v_head_dim);
       const int accumulators = warp_rows * columns / kWarpLanes;
       const int scores = warp_rows * tile.block_n / kWarpLanes;
-      return accumulators + scores + kExtendOtherRegisters;
+      return accumulators + scores + kExtendOtherRegisters +
+             ExtendBlockRegisters(spec, warp_rows, columns);
     }
   }
   return 0;

@@ -23,7 +23,7 @@ struct Int8Row : Quantizer {
                                                   u32 (&codes)[4],
                                                   Sidecars& sidecars) {
     const float row_scale =
-        AtLeastMinAmax(RowAmax<kLanes>(LaneAmax(x))) / 127.0f;
+        AtLeastMinAmax(RowMax<kLanes>(LaneAmax(x))) / 127.0f;
     sidecars.row_scale = row_scale;
     float quotient[16];
 #pragma unroll

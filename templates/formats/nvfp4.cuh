@@ -43,8 +43,8 @@ struct Nvfp4Row : Quantizer {
   static __device__ __forceinline__ void Quantize(const float (&x)[16], float,
                                                   u32 (&codes)[2],
                                                   Sidecars& sidecars) {
-    const float amax16 = RowAmax<1>(LaneAmax(x));
-    sidecars.row_scale = AtLeastMinAmax(RowAmax<kLanes>(amax16)) / 2688.0f;
+    const float amax16 = RowMax<1>(LaneAmax(x));
+    sidecars.row_scale = AtLeastMinAmax(RowMax<kLanes>(amax16)) / 2688.0f;
     QuantizeNvfp4Block<EncodeScale, Encode>(x, amax16, sidecars.row_scale,
                                             codes, sidecars.block_scale);
   }
@@ -60,7 +60,7 @@ struct Nvfp4 : Quantizer {
                                                   u32 (&codes)[2],
                                                   Sidecars& sidecars) {
     QuantizeNvfp4Block<EncodeScale, Encode>(
-        x, RowAmax<1>(LaneAmax(x)), given_scale, codes, sidecars.block_scale);
+        x, RowMax<1>(LaneAmax(x)), given_scale, codes, sidecars.block_scale);
   }
 };
 

@@ -9,8 +9,13 @@
 namespace kvforge::formats {
 
 struct F16Operand {
+  static constexpr float kMinNormal = 0x1p-14f;
   static __device__ __forceinline__ u32 Pack(float lo, float hi) {
     return arch::PackF16(lo, hi);
+  }
+  // One half of a pair.
+  static __device__ __forceinline__ float ToF32(u16 half) {
+    return arch::F16ToF32(half);
   }
   static __device__ __forceinline__ void Mma(float (&d)[4], const u32 (&a)[4],
                                              const u32 (&b)[2]) {
@@ -19,8 +24,12 @@ struct F16Operand {
 };
 
 struct Bf16Operand {
+  static constexpr float kMinNormal = 0x1p-126f;
   static __device__ __forceinline__ u32 Pack(float lo, float hi) {
     return arch::PackBf16(lo, hi);
+  }
+  static __device__ __forceinline__ float ToF32(u16 half) {
+    return arch::Bf16ToF32(half);
   }
   static __device__ __forceinline__ void Mma(float (&d)[4], const u32 (&a)[4],
                                              const u32 (&b)[2]) {

@@ -20,12 +20,12 @@ __device__ __forceinline__ float LaneAmax(const float (&x)[16]) {
 
 // max over the kLanes lanes of a row, at most kMaxF32; NaN stays NaN.
 template <int kLanes>
-__device__ __forceinline__ float RowAmax(float amax) {
+__device__ __forceinline__ float RowMax(float max) {
 #pragma unroll
   for (int mask = 1; mask < kLanes; mask *= 2) {
-    amax = arch::MaxNan(amax, arch::ShuffleXor(amax, mask));
+    max = arch::MaxNan(max, arch::ShuffleXor(max, mask));
   }
-  return amax > kMaxF32 ? kMaxF32 : amax;
+  return max > kMaxF32 ? kMaxF32 : max;
 }
 
 // max(amax, 1e-10); NaN stays NaN.

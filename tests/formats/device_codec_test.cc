@@ -193,6 +193,8 @@ INSTANTIATE_TEST_SUITE_P(
                    "encode_f32_e5m2_satfinite.tsv", 8, 0x20000},
         EncodeCase{"E5m2EncodeHardware", "formats/e5m2_hardware.cuh",
                    "encode_f32_e5m2_satfinite.tsv", 8, 0x20000},
+        EncodeCase{"Ue8m0EncodeCeil", "formats/ue8m0.cuh",
+                   "encode_f32_ue8m0_roundup.tsv", 8, -1},
         EncodeCase{"E2m1EncodePlaced", "formats/e2m1.cuh",
                    "encode_f32_e2m1.tsv", 4, -1},
         EncodeCase{"E2m1EncodeHardware", "formats/e2m1_hardware.cuh",
@@ -208,6 +210,7 @@ struct DecodeCase {
   bool scale_pair;     // takes two codes, not four
 };
 
+float DecodeUint4(uint8_t code) { return code; }
 float DecodeInt8(uint8_t code) { return static_cast<int8_t>(code); }
 
 class DeviceDecode : public ::testing::TestWithParam<DecodeCase> {};
@@ -277,11 +280,30 @@ INSTANTIATE_TEST_SUITE_P(
                    false},
         DecodeCase{"Int8ToF16Offset4", "formats/int8.cuh", 8, DecodeInt8, 0,
                    false},
+        DecodeCase{"Uint4ToF16Offset4", "formats/uint4.cuh", 4, DecodeUint4, 0,
+                   false},
         DecodeCase{"E2m1ToF16Table4", "formats/e2m1.cuh", 4, DecodeE2m1, 0,
                    false},
         DecodeCase{"E2m1ToF16Hardware4", "formats/e2m1_hardware.cuh", 4,
                    DecodeE2m1, 0, false}),
     [](const auto& info) { return std::string(info.param.name); });
+
+TEST(DeviceDecodeUe8m0, IsExactForEveryCode) {
+  std::vector<uint32_t> in;
+  for (uint32_t code = 0; code < 256; ++code) in.push_back(code);
+  const std::vector<uint32_t> out = RunOnHost(
+      KernelText(
+          Include("formats/ue8m0.cuh"),
+          "arch::StoreGlobal(args.out + i, arch::Bits("
+          "formats::Ue8m0ToF32(arch::LoadGlobal<u32>(args.in + i))));\n"),
+      in, 256, 256);
+  for (uint32_t code = 0; code < 255; ++code) {
+    EXPECT_EQ(out[code],
+              std::bit_cast<uint32_t>(DecodeUe8m0(static_cast<uint8_t>(code))))
+        << code;
+  }
+  EXPECT_TRUE(std::isnan(std::bit_cast<float>(out[255])));
+}
 
 struct RowCase {
   const char* format;
@@ -411,6 +433,15 @@ INSTANTIATE_TEST_SUITE_P(
         RowCase{"int8_row",
                 "Int8Row<formats::Int8Encode>",
                 {"formats/int8_row.cuh", "formats/int8.cuh"}},
+        RowCase{"int4_row",
+                "Int4Row<formats::Uint4Encode>",
+                {"formats/int4_row.cuh", "formats/uint4.cuh"}},
+        RowCase{"mxfp8",
+                "Mxfp8<formats::Ue8m0EncodeCeil, formats::E4m3EncodePlaced>",
+                {"formats/mx.cuh", "formats/e4m3.cuh"}},
+        RowCase{"mxfp4",
+                "Mxfp4<formats::Ue8m0EncodeCeil, formats::E2m1EncodePlaced>",
+                {"formats/mx.cuh", "formats/e2m1.cuh"}},
         RowCase{
             "nvfp4_row",
             "Nvfp4Row<formats::E4m3EncodePlaced, formats::E2m1EncodePlaced>",

@@ -31,7 +31,7 @@ TEST(Case12, UnwrittenSlotsAreNan) {
   for (const KvFormat& format : kFormats) {
     if (!format.served) continue;
     CaseOptions options = Small({1, 1}, {1, 3});
-    options.format = format.name;
+    options.format = std::string(format.name);
     ExpectCaseRight(options);
   }
 }

@@ -46,7 +46,7 @@ std::vector<Point> Points() {
 
 TEST(CompiledFacts, SharedBytesMeetTheModelAndNothingSpills) {
   const std::vector<Point> points = Points();
-  ASSERT_EQ(points.size(), (9u * 3 * 3 + 3) * 10);
+  ASSERT_EQ(points.size(), (12u * 3 * 3 + 3) * 10);
   std::vector<std::string> failures;
   std::string unavailable;
   std::mutex mutex;
