@@ -218,9 +218,16 @@ KernelSpec RandomSpec(std::mt19937& rng) {
   spec.head_dim = spec.v_head_dim = head_dim();
   spec.type = spec.out = kTypes[below(3)];
   if (spec.kernel == KernelKind::kMerge) return spec;
-  spec.k_format = spec.v_format = formats[below(formats.size())];
-  if (below(2)) spec.v_format = formats[below(formats.size())];
   if (below(2)) spec.v_head_dim = head_dim();
+  const auto format = [&](int dim) {
+    const KvFormat* drawn;
+    do {
+      drawn = formats[below(formats.size())];
+    } while (!CheckFormat(*drawn, dim).ok());
+    return drawn;
+  };
+  spec.k_format = format(spec.head_dim);
+  spec.v_format = format(spec.v_head_dim);
   spec.page_size = 1 + below(65536);
   spec.order = below(2) ? SlotOrder::kHnd : SlotOrder::kNhd;
   if (spec.kernel == KernelKind::kStore) return spec;
