@@ -207,8 +207,10 @@ TEST(CompileToText, AnEmptyTileIsTheSelectors) {
 TEST(CompileToText, RefusesByNameAndCode) {
   const KernelSpec good = Spec("decode/e4m3_row/d128/g4/page16/bf16");
   {
+    KvFormat unserved = **FindFormat("mxfp8");
+    unserved.served = false;
     KernelSpec spec = good;
-    spec.k_format = spec.v_format = *FindFormat("mxfp8");
+    spec.k_format = spec.v_format = &unserved;
     const absl::Status status =
         CompileToText(spec, Target("sm_90"), TileFor(spec)).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);

@@ -110,10 +110,10 @@ INSTANTIATE_TEST_SUITE_P(
                 "the keys dv, order, v"},
         Refusal{"decode/fp8/d64/g1/page1/bf16", kInvalid,
                 "format 'fp8' does not exist"},
-        Refusal{"decode/int8_row/d64/g1/page1/bf16", kUnserved,
-                "format int8_row is named but not served in this version"},
-        Refusal{"decode/bf16/d64/g1/page1/bf16/v=mxfp8", kUnserved,
-                "format mxfp8 is named but not served"},
+        Refusal{"decode/mxfp8/d80/g1/page1/bf16", kInvalid,
+                "a block scale covers 32 elements"},
+        Refusal{"decode/bf16/d80/g1/page1/bf16/v=mxfp4", kInvalid,
+                "a block scale covers 32 elements"},
         Refusal{"decode/bf16/D64/g1/page1/bf16", kInvalid,
                 "'D64' stands where dNUMBER belongs"},
         Refusal{"decode/bf16/d64/page1/g1/bf16", kInvalid,
@@ -227,9 +227,16 @@ KernelSpec RandomSpec(std::mt19937& rng) {
   spec.head_dim = spec.v_head_dim = head_dim();
   spec.type = spec.out = kTypes[below(3)];
   if (spec.kernel == KernelKind::kMerge) return spec;
-  spec.k_format = spec.v_format = formats[below(formats.size())];
-  if (below(2)) spec.v_format = formats[below(formats.size())];
   if (below(2)) spec.v_head_dim = head_dim();
+  const auto format = [&](int dim) {
+    const KvFormat* drawn;
+    do {
+      drawn = formats[below(formats.size())];
+    } while (!CheckFormat(*drawn, dim).ok());
+    return drawn;
+  };
+  spec.k_format = format(spec.head_dim);
+  spec.v_format = format(spec.v_head_dim);
   spec.page_size = 1 + below(65536);
   spec.order = below(2) ? SlotOrder::kHnd : SlotOrder::kNhd;
   if (spec.kernel == KernelKind::kStore ||
