@@ -30,9 +30,9 @@ expect(0 "^2 compiled, 0 found, 0 failed" ${prime} -j 2 --shard 0/2)
 expect(0 "^2 compiled, 2 found, 0 failed" ${prime} -j 2)
 expect(0 "^0 compiled, 4 found, 0 failed" ${prime})
 expect(1 "^0 compiled, 4 found, 1 failed"
-  ${prime} store/mxfp8/d80/g1/page16/f32)
+  ${prime} decode/bf16/d64/g1/page16/f32/compute=fp8)
 if(NOT output MATCHES
-   "failed: store/mxfp8/d80/g1/page16/f32 for host-sm_80: ")
+   "failed: decode/bf16/d64/g1/page16/f32/compute=fp8 for host-sm_80: ")
   message(FATAL_ERROR "the failing SPEC is not named")
 endif()
 expect(0 "^4 entries whole, 6 of the manifest, 0 problems$" verify ${cache})
