@@ -167,9 +167,12 @@ TEST(Case31, ValueScalesAMillionApart) {
 TEST(Int4, EqualWeightsLeaveNoBias) {
   CaseOptions options = Small("int4_row", {1, 2}, {900, 333});
   options.q = Zero;
-  // Every row holds all of these values, so that all have one scale.
+  // Every row holds all values of one of two ranges, so that there are two
+  // scales; the weights of the smaller one are rounded.
   options.v = [](int64_t token, int head, int d) {
-    return static_cast<float>((token * 31 + head * 7 + d * 5) % 61 - 30) / 10;
+    const int step =
+        static_cast<int>((token * 31 + head * 7 + d * 5) % 61) - 30;
+    return static_cast<float>(step) / (token % 2 == 0 ? 10.0f : 12.0f);
   };
   options.causal = false;
   options.out_type = DType::kF32;
