@@ -180,7 +180,9 @@ __device__ __forceinline__ void BlockDots(
   const int g = lane / 4;
   const int t = lane % 4;
   ClearScores(s);
-#pragma unroll
+  // Addresses of more runs than these would not fit the registers.
+  constexpr int kUnroll = Shape::KOrder::kRuns > 8 ? 4 : Shape::KOrder::kRuns;
+#pragma unroll kUnroll
   for (int run = 0; run < Shape::KOrder::kRuns; ++run) {
     u32 q[KeyRun::kSteps][Shape::kQueryParts][Shape::kMTiles][4];
 #pragma unroll

@@ -197,6 +197,13 @@ TEST(OnlineSoftmax, RisingScores) {
 TEST(Int4, EqualWeightsLeaveNoBias) {
   CaseOptions options = Small("int4_row", {1, 2}, {900, 333});
   options.q = Zero;
+  // Every row holds all values of one of two ranges, so that there are two
+  // scales; the weights of the smaller one are rounded.
+  options.v = [](int64_t token, int head, int d) {
+    const int step =
+        static_cast<int>((token * 31 + head * 7 + d * 5) % 61) - 30;
+    return static_cast<float>(step) / (token % 2 == 0 ? 10.0f : 12.0f);
+  };
   options.causal = false;
   options.out_type = DType::kF32;
   ExpectCaseRight(options);
@@ -205,7 +212,7 @@ TEST(Int4, EqualWeightsLeaveNoBias) {
 // Rows of one value have the smallest scale: their weights vanish beside those
 // of other rows, and all of the value is the minimum.
 TEST(Int4, ConstantRowsBesideOthers) {
-  CaseOptions options = Small("int4_row", {1, 20}, {100, 45});
+  CaseOptions options = Small("int4_row", {1, 12}, {100, 45});
   options.out_type = DType::kF32;
   options.v = [](int64_t token, int head, int d) {
     const float other = static_cast<float>((token * 31 + head * 7 + d) % 13);
@@ -219,9 +226,24 @@ TEST(Int4, ConstantRowsBesideOthers) {
 }
 
 TEST(Int4, KeysFarFromZero) {
-  CaseOptions options = Small("int4_row", {1, 20}, {100, 45});
+  CaseOptions options = Small("int4_row", {1, 12}, {100, 45});
   options.k = [](int64_t token, int head, int d) {
     return 3.0f + static_cast<float>((token * 17 + head * 3 + d * 5) % 11) / 8;
+  };
+  ExpectCaseRight(options);
+}
+
+// Each group of keys raises the references that the minima are summed under.
+TEST(Int4, RisingScores) {
+  CaseOptions options = Small("int4_row", {1, 12}, {100, 80});
+  options.sm_scale = 1;
+  options.q = [](int64_t, int, int d) { return d == 0 ? 1.0f : 0.0f; };
+  options.k = [](int64_t token, int, int d) {
+    return d == 0 ? static_cast<float>(token % 100) / 2 : 0.0f;
+  };
+  options.v = [](int64_t token, int head, int d) {
+    return static_cast<float>(token % 7) - 3.0f +
+           static_cast<float>((head + d) % 5) / 8;
   };
   ExpectCaseRight(options);
 }
@@ -237,7 +259,7 @@ TEST(Int4, ZeroRowsGiveZero) {
 TEST(Mx, ScalesOfBlocksSpread) {
   for (const char* format : {"mxfp8", "mxfp4"}) {
     for (int spread : {0, 1, 2}) {
-      CaseOptions options = Small(format, {1, 20}, {100, 45});
+      CaseOptions options = Small(format, {1, 12}, {100, 45});
       options.name = absl::StrCat(format, " spread ", spread);
       options.head_dim = 96;
       options.out_type = DType::kF32;
@@ -245,10 +267,10 @@ TEST(Mx, ScalesOfBlocksSpread) {
       options.v = [=](int64_t token, int head, int d) {
         const float x =
             static_cast<float>((token * 31 + head * 7 + d * 5) % 13) - 5.5f;
-        const int exponent =
-            spread == 0   ? 40 * (d / 32 - 1)                       // blocks
-            : spread == 1 ? (static_cast<int>(token % 5) - 2) * 12  // tokens
-                          : -118;                                   // near 0
+        const int exponent = spread == 0 ? 40 * (d / 32 - 1)  // blocks
+                             : spread == 1
+                                 ? static_cast<int>(token / 16) * 9  // tokens
+                                 : -118;                             // near 0
         return std::ldexp(x, exponent);
       };
       ExpectCaseRight(options, spread, 1);
@@ -259,7 +281,7 @@ TEST(Mx, ScalesOfBlocksSpread) {
 // All blocks of a key have a say, whatever their scales.
 TEST(Mx, KeysOfSpreadBlocks) {
   for (const char* format : {"mxfp8", "mxfp4"}) {
-    CaseOptions options = Small(format, {1, 20}, {100, 45});
+    CaseOptions options = Small(format, {1, 12}, {100, 45});
     options.head_dim = 96;
     options.source_type = options.query_type = DType::kF32;
     options.k = [](int64_t token, int head, int d) {
