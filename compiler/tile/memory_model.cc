@@ -18,7 +18,8 @@ constexpr int kDecodeOtherRegisters = 28;
 constexpr int kDecodeRowTileRegisters = 32;  // softmax and scores of 8 rows
 // ALiBi, a custom mask and a selection, each: facts of a thread's rows, and
 // what finds the keys.
-constexpr int kFeatureRegisters = 8;
+constexpr int kExtendFeatureRegisters = 8;   // of 32 rows a warp
+constexpr int kDecodeFeatureRegisters = 16;  // of 8 rows
 // 16 elements as f32, their codes, addresses and scales.
 constexpr int kStoreRegisters = 64;
 constexpr int kMergeOtherRegisters = 40;
@@ -114,7 +115,7 @@ int RegistersPerThread(const KernelSpec& spec, const Tile& tile) {
       const int accumulators = tile.block_m * spec.v_head_dim / kWarpLanes;
       return query + accumulators + kDecodeOtherRegisters +
              tile.block_m / 8 * kDecodeRowTileRegisters +
-             tile.block_m / 8 * kFeatureRegisters * CountFeatures(spec);
+             tile.block_m / 8 * kDecodeFeatureRegisters * CountFeatures(spec);
     }
     case KernelKind::kExtend: {
       const int warp_rows = ExtendWarpRows(spec, tile);
@@ -124,7 +125,7 @@ int RegistersPerThread(const KernelSpec& spec, const Tile& tile) {
       // A further query part is one A operand for each 16 rows.
       const int query_parts = (QueryParts(spec) - 1) * warp_rows / 4;
       return accumulators + scores + query_parts + kExtendOtherRegisters +
-             warp_rows / 32 * kFeatureRegisters * CountFeatures(spec) +
+             warp_rows / 32 * kExtendFeatureRegisters * CountFeatures(spec) +
              ExtendBlockRegisters(spec, warp_rows, columns);
     }
   }
