@@ -14,6 +14,7 @@ constexpr int kDecodeQueryRegistersHeadDim = 256;
 // Operands of the running product, softmax state, addresses and counters.
 constexpr int kExtendOtherRegisters = 56;
 constexpr int kExtendPartialDotRegisters = 8;
+constexpr int kExtendE5m2Registers = 8;
 constexpr int kDecodeOtherRegisters = 28;
 constexpr int kDecodeRowTileRegisters = 32;  // softmax and scores of 8 rows
 // 16 elements as f32, their codes, addresses and scales.
@@ -42,10 +43,15 @@ int KeyBytes(const KernelSpec& spec) {
          SideBytes(*spec.v_format, spec.v_head_dim);
 }
 
-// Block scales that are f32 factors: partial dots of K, references of V's
-// blocks for each of a thread's rows.
-int ExtendBlockRegisters(const KernelSpec& spec, int warp_rows, int columns) {
+// What formats take besides: block scales that are f32 factors take partial
+// dots of K, and references of V's blocks for each of a thread's rows; e5m2,
+// whose decode is one byte permute, has ptxas hold more operands at once.
+int ExtendFormatRegisters(const KernelSpec& spec, int warp_rows, int columns) {
   int registers = 0;
+  if (spec.k_format->element == Element::kE5m2 ||
+      spec.v_format->element == Element::kE5m2) {
+    registers += kExtendE5m2Registers;
+  }
   if (spec.k_format->block_scale == BlockScale::kUe8m0) {
     registers += kExtendPartialDotRegisters;
   }
@@ -99,7 +105,7 @@ int RegistersPerThread(const KernelSpec& spec, const Tile& tile) {
       const int accumulators = warp_rows * columns / kWarpLanes;
       const int scores = warp_rows * tile.block_n / kWarpLanes;
       return accumulators + scores + kExtendOtherRegisters +
-             ExtendBlockRegisters(spec, warp_rows, columns);
+             ExtendFormatRegisters(spec, warp_rows, columns);
     }
   }
   return 0;
