@@ -319,7 +319,10 @@ __device__ __forceinline__ void AttendGroup(u32 shared, u32 stage,
 
   // S^T. Two sums, so that neighbouring products do not wait for each other.
   float dots[kRowTiles][Shape::kSums][4] = {};
-#pragma unroll
+  // Addresses of more blocks than these would not fit the registers.
+  constexpr int kUnroll =
+      Shape::kDotBlocks && Shape::KOrder::kRuns > 8 ? 4 : Shape::KOrder::kRuns;
+#pragma unroll kUnroll
   for (int run = 0; run < Shape::KOrder::kRuns; ++run) {
     using KeyRun = ops::KeyRun<KSide, spec::kHeadDim>;
     float partial[kRowTiles][4] = {};  // over the run's channels
