@@ -192,6 +192,11 @@ absl::Status CheckCacheView(absl::string_view kernel, absl::string_view side,
                                   grid.strides, grid.row_bytes, {8, 4, 1}));
   }
   if (format.given_scale == GivenScale::kNone) return absl::OkStatus();
+  if (format.given_scale == GivenScale::kHead) {
+    return CheckPointer(
+        kernel, absl::StrCat(side, ".scale_ptr"), view.scale_ptr, 4,
+        absl::StrCat("the ", num_kv_heads, " f32 scales of the kv heads"));
+  }
   if (view.scale_ptr != nullptr) {
     return CheckPointer(kernel, absl::StrCat(side, ".scale_ptr"),
                         view.scale_ptr, 4, "an f32 scale");

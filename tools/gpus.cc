@@ -96,7 +96,7 @@ int ShowFormats(bool json) {
     rows.push_back({std::string(format.name), element,
                     absl::StrCat(format.code_bits), ScalesText(format),
                     absl::StrCat(format.RowBytes(kShownHeadDim)),
-                    format.served ? "store decode extend" : "refused"});
+                    format.served ? "store decode extend gather" : "refused"});
     list.push_back({{"format", std::string(format.name)},
                     {"element", element},
                     {"code_bits", format.code_bits},

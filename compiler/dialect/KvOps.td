@@ -126,7 +126,9 @@ def Kv_DequantOp : Kv_Op<"dequant", [Pure, AttrSizedOperandSegments]> {
   let description = [{
     `result[n, c] = value(codes[n, c]) * product of scales + minimum`, each
     scale read at the dimensions it has. The result is f32 in meaning only:
-    `kv-place-scales` removes every dequant before anything is computed.
+    `kv-place-scales` removes every dequant of a dot before anything is computed.
+    One whose rows are written (`kv.store_rows`) stays: `kv-lower-codec` sets
+    `sequence`, the device function that decodes its codes.
     Example:
     ```mlir
     %k = kv.dequant %c scales(%b, %s)
@@ -135,11 +137,12 @@ def Kv_DequantOp : Kv_Op<"dequant", [Pure, AttrSizedOperandSegments]> {
     ```
   }];
   let arguments = (ins Kv_Codes:$codes, Variadic<Kv_Scale>:$scales,
-                       Optional<Kv_Scale>:$minimum);
+                       Optional<Kv_Scale>:$minimum,
+                       OptionalAttr<StrAttr>:$sequence);
   let results = (outs Kv_Mat:$result);
   let assemblyFormat = [{
     $codes (`scales` `(` $scales^ `)`)? (`minimum` `(` $minimum^ `)`)?
-    attr-dict `:` functional-type(operands, results)
+    (`sequence` `(` $sequence^ `)`)? attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
 }

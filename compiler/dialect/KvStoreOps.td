@@ -65,6 +65,21 @@ def Kv_StoreCodesOp : Kv_Op<"store_codes"> {
   let hasVerifier = 1;
 }
 
+//===- Gathering -----------------------------------------------------------===//
+
+def Kv_StoreRowsOp : Kv_Op<"store_rows"> {
+  let summary = "dequantized rows of the cache to dense memory";
+  let description = [{
+    Row n of side "k" or "v" is that of slot[n] and goes to the n-th row of the
+    side's output, f32 rounded once more to the SPEC's type. A slot that does not
+    exist gives zeros. K has channels d, V e.
+    Example: `kv.store_rows "k" %k : !kv.mat<n x d, f32>`
+  }];
+  let arguments = (ins Kv_Side:$side, Kv_Mat:$rows);
+  let assemblyFormat = "$side $rows attr-dict `:` qualified(type($rows))";
+  let hasVerifier = 1;
+}
+
 //===- Merging --------------------------------------------------------------===//
 
 def Kv_LoadPartialsOp : Kv_Op<"load_partials", [Pure]> {

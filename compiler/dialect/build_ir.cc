@@ -71,6 +71,9 @@ class Builder {
       case KernelKind::kMerge:
         BuildMerge();
         break;
+      case KernelKind::kGather:
+        BuildGather();
+        break;
     }
     return module;
   }
@@ -127,7 +130,7 @@ class Builder {
     }
     if (mlir::Value given = GivenScaleOf(side, format)) scales.push_back(given);
     return kv::DequantOp::create(builder_, loc_, Mat({kN, channel}), codes,
-                                 scales, minimum);
+                                 scales, minimum, mlir::StringAttr());
   }
 
   // Null for 0.
@@ -186,6 +189,14 @@ class Builder {
   void BuildStore() {
     BuildStoreSide("k", *spec_.k_format);
     BuildStoreSide("v", *spec_.v_format);
+    kv::YieldOp::create(builder_, loc_, mlir::ValueRange{});
+  }
+
+  void BuildGather() {
+    kv::StoreRowsOp::create(builder_, loc_, "k",
+                            Dequantized("k", *spec_.k_format));
+    kv::StoreRowsOp::create(builder_, loc_, "v",
+                            Dequantized("v", *spec_.v_format));
     kv::YieldOp::create(builder_, loc_, mlir::ValueRange{});
   }
 

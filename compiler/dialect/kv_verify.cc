@@ -278,6 +278,11 @@ mlir::LogicalResult StoreCodesOp::verify() {
   return ExpectSide(*this, getSide(), getCodes().getType().getDims());
 }
 
+mlir::LogicalResult StoreRowsOp::verify() {
+  return ExpectF32(*this, "input", getRows().getType(),
+                   {kN, ChannelOf(getSide())});
+}
+
 mlir::LogicalResult LoadPartialsOp::verify() {
   if (mlir::failed(
           ExpectF32(*this, "output", getOut().getType(), {kS, kM, kE}))) {

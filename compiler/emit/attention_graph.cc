@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/diagnostics.h"
 #include "compiler/dialect/kv_shapes.h"
+#include "compiler/passes/codec_table.h"
 #include "runtime/base/status_macros.h"
 
 namespace kvforge {
@@ -12,6 +13,9 @@ namespace {
 
 using kv::Dim;
 using kv::DimName;
+
+// Channels of a block whose scale is a factor in f32.
+constexpr int kFactorBlock = 32;
 
 constexpr char kUseOther[] = "use a format that needs none";
 
@@ -34,14 +38,6 @@ absl::StatusOr<Op> Producer(mlir::Value value) {
         absl::StrCat("a scale over '",
                      kv::DimsText(scale.getScale().getType().getDims()),
                      "' on an operand or on masked scores"),
-        kUseOther);
-  }
-  if (mlir::isa_and_nonnull<kv::ShiftOp>(op)) {
-    return NoTemplate(op, "a minimum added behind a dot", kUseOther);
-  }
-  if (auto sum = mlir::dyn_cast_or_null<kv::SumOp>(op)) {
-    return NoTemplate(
-        op, absl::StrCat("partial dots summed over ", View(sum.getDim())),
         kUseOther);
   }
   return MissingPass(absl::StrCat(
@@ -97,7 +93,21 @@ absl::StatusOr<bool> HasRowScale(const AttentionGraph::Ops& chain,
                                  llvm::StringRef side) {
   int rows = 0;
   bool mapped = false;
+  bool shifted = false;
+  bool uniform = false;
   for (mlir::Operation* op : chain) {
+    if (mlir::isa<kv::ShiftOp>(op)) {
+      if (uniform) {
+        return NoTemplate(op, "a minimum behind a uniform scale", kUseOther);
+      }
+      shifted = true;
+      continue;
+    }
+    if (auto sum = mlir::dyn_cast<kv::SumOp>(op)) {
+      return NoTemplate(
+          op, absl::StrCat("a sum over ", View(sum.getDim()), " behind a dot"),
+          kUseOther);
+    }
     auto scale = mlir::dyn_cast<kv::ScaleOp>(op);
     if (!scale) {
       if (mlir::cast<kv::MapOp>(op).getAlibi()) {
@@ -108,7 +118,14 @@ absl::StatusOr<bool> HasRowScale(const AttentionGraph::Ops& chain,
       continue;
     }
     ASSIGN_OR_RETURN(const ScaleUse use, UseOf(scale, side));
+    if (use == ScaleUse::kBlock) {
+      return NoTemplate(op, "a block scale behind a dot", kUseOther);
+    }
+    uniform |= use == ScaleUse::kUniform;
     if (use == ScaleUse::kRow) {
+      if (shifted) {
+        return NoTemplate(op, "a row scale behind a minimum", kUseOther);
+      }
       ++rows;
     } else if (mapped) {
       return NoTemplate(op, "a uniform scale behind kv.map",
@@ -122,27 +139,128 @@ absl::StatusOr<bool> HasRowScale(const AttentionGraph::Ops& chain,
   return rows == 1;
 }
 
+// True if a chain adds a side's minimum: kv.shift by the sum over `reduce` of
+// `other`, times the minimum of each token.
+absl::StatusOr<bool> HasRowMinimum(const AttentionGraph::Ops& chain,
+                                   llvm::StringRef side, mlir::Value other,
+                                   DimName reduce) {
+  int minima = 0;
+  for (mlir::Operation* op : chain) {
+    auto shift = mlir::dyn_cast<kv::ShiftOp>(op);
+    if (!shift) continue;
+    // The scale and the sum commute where the minimum does not vary over
+    // `reduce`.
+    mlir::Value at = shift.getAddend();
+    kv::LoadScaleOp minimum;
+    bool summed = false;
+    while (at != other) {
+      mlir::Operation* step = at.getDefiningOp();
+      if (auto sum = mlir::dyn_cast_or_null<kv::SumOp>(step)) {
+        if (summed || sum.getDim() != Dim{reduce}.Text()) break;
+        summed = true;
+      } else if (auto scale = mlir::dyn_cast_or_null<kv::ScaleOp>(step)) {
+        if (minimum) break;
+        minimum = scale.getScale().getDefiningOp<kv::LoadScaleOp>();
+        if (!minimum) break;
+      } else {
+        break;
+      }
+      at = step->getOperand(0);
+    }
+    const Dim key{DimName::kKey};
+    if (at != other || !summed || !minimum || !minimum.getMinimum() ||
+        minimum.getSide() != side ||
+        minimum.getType().getDims() != llvm::ArrayRef<Dim>{key}) {
+      return NoTemplate(shift, "an addend that is no minimum of tokens",
+                        kUseOther);
+    }
+    ++minima;
+  }
+  if (minima > 1) {
+    return NoTemplate(chain.front(), "two minima on one side",
+                      "store their sum");
+  }
+  return minima == 1;
+}
+
+// Takes the scale of partial dots, and their sum, off the front of a chain.
+absl::Status TakePartialDots(kv::DotOp dot, AttentionGraph::Ops& chain,
+                             CacheSide& side) {
+  if (dot.getReduce() == Dim{DimName::kChannel}.Text()) return absl::OkStatus();
+  auto scale = chain.empty() ? kv::ScaleOp()
+                             : mlir::dyn_cast<kv::ScaleOp>(chain.front());
+  auto sum =
+      chain.size() < 2 ? kv::SumOp() : mlir::dyn_cast<kv::SumOp>(chain[1]);
+  if (!scale || !sum || sum.getDim() != dot.getReduce()) {
+    return NoTemplate(dot, "partial dots that are not scaled once and summed",
+                      kUseOther);
+  }
+  ASSIGN_OR_RETURN(const ScaleUse use, UseOf(scale, "k"));
+  if (use != ScaleUse::kBlock) {
+    return NoTemplate(scale, "partial dots without a scale of blocks",
+                      kUseOther);
+  }
+  side.block = kFactorBlock;
+  side.block_factor = scale.getScale().getDefiningOp<kv::LoadScaleOp>();
+  chain.erase(chain.begin(), chain.begin() + 2);
+  return absl::OkStatus();
+}
+
+// Takes the block scale of V off a chain of weights.
+absl::Status TakeWeightBlocks(AttentionGraph::Ops& chain, CacheSide& side) {
+  for (auto* at = chain.begin(); at != chain.end(); ++at) {
+    auto scale = mlir::cast<kv::ScaleOp>(*at);
+    ASSIGN_OR_RETURN(const ScaleUse use, UseOf(scale, "v"));
+    if (use != ScaleUse::kBlock) continue;
+    if (chain.size() > 1 || side.block != 0) {
+      return NoTemplate(scale, "a block scale of p beside another scale",
+                        kUseOther);
+    }
+    side.block = kFactorBlock;
+    side.block_factor = scale.getScale().getDefiningOp<kv::LoadScaleOp>();
+    chain.clear();
+    break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckMinimum(const CacheSide& side) {
+  if (!side.row_minimum || side.row_scale) return absl::OkStatus();
+  return NoTemplate(side.decode, "a minimum without a row scale before it",
+                    "store a scale of 1");
+}
+
 }  // namespace
 
 absl::Status NoTemplate(mlir::Operation* op, const std::string& why,
                         const std::string& advice) {
   return absl::UnimplementedError(absl::StrCat(
       View(op->getName().getStringRef()), " has no template: ", why,
-      "; templates serve scales over nothing and over tokens, and e4m3 block "
-      "scales in the operand; ",
+      "; templates serve scales over nothing, heads and tokens, minima "
+      "over tokens, e4m3 block scales in the operand, and ue8m0 scales of "
+      "blocks of 32 channels; ",
       advice));
 }
 
 absl::StatusOr<ScaleUse> UseOf(kv::ScaleOp scale, llvm::StringRef side) {
   const llvm::ArrayRef<Dim> dims = scale.getScale().getType().getDims();
   mlir::Operation* source = scale.getScale().getDefiningOp();
-  if (dims.empty() && mlir::isa<kv::ArgScaleOp, kv::ConstScaleOp>(source)) {
+  if (kv::IsUniform(dims) &&
+      mlir::isa<kv::ArgScaleOp, kv::ConstScaleOp>(source)) {
     return ScaleUse::kUniform;
   }
   auto load = mlir::dyn_cast<kv::LoadScaleOp>(source);
   if (dims == llvm::ArrayRef<Dim>{Dim{DimName::kKey}} && load &&
       load.getSide() == side && !load.getMinimum()) {
     return ScaleUse::kRow;
+  }
+  const DimName channel =
+      side == "k" ? DimName::kChannel : DimName::kValueChannel;
+  if (load && load.getSide() == side && !load.getMinimum() &&
+      FactorFunction(load.getType().getElement()) &&
+      dims ==
+          llvm::ArrayRef<Dim>{Dim{DimName::kKey}, Dim{channel, kFactorBlock}}) {
+    return ScaleUse::kBlock;
   }
   return NoTemplate(
       scale,
@@ -166,9 +284,11 @@ absl::StatusOr<AttentionGraph> ReadAttention(kv::KernelOp kernel) {
     graph.alibi = true;
     scores = map.getInput();
   }
-  graph.score_ops = TakeChain<kv::ScaleOp, kv::MapOp>(scores);
+  graph.score_ops =
+      TakeChain<kv::ScaleOp, kv::SumOp, kv::ShiftOp, kv::MapOp>(scores);
   ASSIGN_OR_RETURN(kv::DotOp score_dot, Producer<kv::DotOp>(scores));
   ASSIGN_OR_RETURN(graph.k, ReadSide(score_dot, "k"));
+  RETURN_IF_ERROR(TakePartialDots(score_dot, graph.score_ops, graph.k));
   ASSIGN_OR_RETURN(graph.k.row_scale, HasRowScale(graph.score_ops, "k"));
 
   mlir::Value query = score_dot.getLhs();
@@ -177,9 +297,13 @@ absl::StatusOr<AttentionGraph> ReadAttention(kv::KernelOp kernel) {
     query = narrow.getInput();
   }
   ASSIGN_OR_RETURN(graph.q, Producer<kv::LoadQOp>(query));
+  ASSIGN_OR_RETURN(graph.k.row_minimum,
+                   HasRowMinimum(graph.score_ops, "k", graph.q.getResult(),
+                                 DimName::kChannel));
+  RETURN_IF_ERROR(CheckMinimum(graph.k));
 
   mlir::Value out = yield.getResults()[0];
-  graph.out_ops = TakeChain<kv::ScaleOp>(out);
+  graph.out_ops = TakeChain<kv::ScaleOp, kv::ShiftOp>(out);
   ASSIGN_OR_RETURN(kv::DotOp value_dot, Producer<kv::DotOp>(out));
   ASSIGN_OR_RETURN(graph.v, ReadSide(value_dot, "v"));
   ASSIGN_OR_RETURN(const bool scaled_out, HasRowScale(graph.out_ops, ""));
@@ -191,12 +315,17 @@ absl::StatusOr<AttentionGraph> ReadAttention(kv::KernelOp kernel) {
   mlir::Value weights = value_dot.getLhs();
   TakeChain<kv::NarrowOp>(weights);
   graph.weight_ops = TakeChain<kv::ScaleOp>(weights);
+  RETURN_IF_ERROR(TakeWeightBlocks(graph.weight_ops, graph.v));
   ASSIGN_OR_RETURN(graph.v.row_scale, HasRowScale(graph.weight_ops, "v"));
   ASSIGN_OR_RETURN(const kv::SoftmaxOp source,
                    Producer<kv::SoftmaxOp>(weights));
   if (source != graph.softmax) {
     return MissingPass("output and LSE come from two softmaxes");
   }
+  ASSIGN_OR_RETURN(graph.v.row_minimum,
+                   HasRowMinimum(graph.out_ops, "v", graph.softmax.getWeights(),
+                                 DimName::kKey));
+  RETURN_IF_ERROR(CheckMinimum(graph.v));
   return graph;
 }
 

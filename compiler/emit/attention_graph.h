@@ -14,8 +14,12 @@ namespace kvforge {
 // One side of the cache as the template reads it.
 struct CacheSide {
   kv::DecodeOp decode;
-  bool row_scale = false;  // one f32 a token
-  int block = 0;           // channels of one block scale; 0 = none
+  bool row_scale = false;    // one f32 a token
+  bool row_minimum = false;  // another behind it
+  int block = 0;             // channels of one block scale; 0 = none
+  // The scale of partial dots (K) or weights (V); null where the operand has
+  // it.
+  kv::LoadScaleOp block_factor;
 };
 
 struct AttentionGraph {
@@ -24,21 +28,22 @@ struct AttentionGraph {
   kv::LoadQOp q;
   bool row_scaled_q = false;
   CacheSide k, v;
-  Ops score_ops;       // kv.scale and kv.map, from the dot to alibi or the mask
+  // kv.scale, kv.shift and kv.map, from the dot to alibi or the mask
+  Ops score_ops;
   Ops weight_ops;      // kv.scale, from the softmax to the dot
-  Ops out_ops;         // kv.scale, from the dot to the yield
+  Ops out_ops;         // kv.scale and kv.shift, from the dot to the yield
   bool alibi = false;  // the last kv.map before the mask
   kv::MaskOp mask;
   kv::SoftmaxOp softmax;
 };
 
 // Reads a kernel that kv-lower-codec has seen. kUnimplemented, by name, for IR
-// that is right but that no template can serve (channel scales, partial dots,
-// minima); kFailedPrecondition for IR that a pass is missing from.
+// that is right but that no template can serve (channel scales);
+// kFailedPrecondition for IR that a pass is missing from.
 absl::StatusOr<AttentionGraph> ReadAttention(kv::KernelOp kernel);
 
 // A scale op's kind, given the side whose row scales may appear there.
-enum class ScaleUse { kUniform, kRow };
+enum class ScaleUse { kUniform, kRow, kBlock };
 absl::StatusOr<ScaleUse> UseOf(kv::ScaleOp scale, llvm::StringRef side);
 
 // "kv.shift has no template: <why>; <advice>".

@@ -8,6 +8,8 @@
 #include "compiler/dialect/kv_shapes.h"
 #include "compiler/emit/attention_graph.h"
 #include "compiler/emit/map_printer.h"
+#include "compiler/emit/row_decoder.h"
+#include "compiler/emit/row_quantizers.h"
 #include "compiler/emit/spec_block.h"
 #include "compiler/passes/codec_table.h"
 #include "compiler/passes/passes.h"
@@ -47,9 +49,14 @@ absl::StatusOr<Parts> AttentionParts(kv::KernelOp kernel,
                                      const KernelSpec& spec, const Tile& tile) {
   ASSIGN_OR_RETURN(AttentionGraph graph, ReadAttention(kernel));
   Parts parts{.operands = true, .args_header = "kernels/attention_args.h"};
-  for (kv::DecodeOp decode : {graph.k.decode, graph.v.decode}) {
-    RETURN_IF_ERROR(AddHeader(decode.getSequence(), parts));
-    RETURN_IF_ERROR(AddHeader(decode.getScaleSequence(), parts));
+  for (CacheSide* side : {&graph.k, &graph.v}) {
+    RETURN_IF_ERROR(AddHeader(side->decode.getSequence(), parts));
+    RETURN_IF_ERROR(AddHeader(side->decode.getScaleSequence(), parts));
+    if (side->block_factor) {
+      parts.format_headers.insert(
+          FactorFunction(side->block_factor.getType().getElement())
+              ->header.str());
+    }
   }
   SpecBlock block;
   block.AddSpec(spec);
@@ -76,58 +83,6 @@ absl::StatusOr<Parts> AttentionParts(kv::KernelOp kernel,
   return parts;
 }
 
-// The row quantizer of templates/formats that a quantize op's types name.
-absl::StatusOr<std::string> Quantizer(kv::QuantizeOp op, Parts& parts) {
-  RETURN_IF_ERROR(AddHeader(op.getEncoder(), parts));
-  RETURN_IF_ERROR(AddHeader(op.getScaleEncoder(), parts));
-  const kv::ElementKind element = op.getCodes().getType().getElement();
-  bool row_scale = false;
-  int block = 0;
-  for (mlir::Value scale : op.getScales()) {
-    const auto type = mlir::cast<kv::ScaleType>(scale.getType());
-    if (type.getDims().size() == 1) {
-      row_scale = true;
-    } else if (type.getElement() == kv::ElementKind::kE4m3) {
-      block = type.getDims().back().block;
-    }
-  }
-  const size_t scales = op.getScales().size();
-  const bool given = op.getGiven() && op.getGiven().getType().getDims().empty();
-  const auto named = [&](absl::string_view header, std::string name) {
-    parts.format_headers.insert(absl::StrCat("formats/", header));
-    return absl::StrCat("formats::", name);
-  };
-  if (kv::ElementBits(element) == 16 && scales == 0 && !op.getGiven()) {
-    return named("plain.cuh",
-                 element == kv::ElementKind::kBf16 ? "Bf16Row" : "F16Row");
-  }
-  if (kv::ElementBits(element) != 16 && !op.getEncoder()) {
-    return absl::FailedPreconditionError(
-        "emit: a kv.quantize without an encoder; supported is the IR behind "
-        "kv-lower-codec; run it first");
-  }
-  const std::string encoder = absl::StrCat(
-      "formats::", View(op.getEncoder().value_or(llvm::StringRef())));
-  if (element == kv::ElementKind::kE4m3 && scales == 0 && given) {
-    return named("e4m3_tensor.cuh", absl::StrCat("E4m3Tensor<", encoder, ">"));
-  }
-  if (element == kv::ElementKind::kE4m3 && scales == 1 && row_scale &&
-      !op.getGiven()) {
-    return named("e4m3_row.cuh", absl::StrCat("E4m3Row<", encoder, ">"));
-  }
-  if (element == kv::ElementKind::kE2m1 && scales == 2 && row_scale &&
-      block == 16 && op.getScaleEncoder() && !op.getGiven()) {
-    return named("nvfp4_row.cuh",
-                 absl::StrCat("Nvfp4Row<formats::", View(*op.getScaleEncoder()),
-                              ", ", encoder, ">"));
-  }
-  return absl::UnimplementedError(absl::StrCat(
-      "kv.quantize to ", View(kv::ElementText(element)), " with ", scales,
-      " stored and ", op.getGiven() ? 1 : 0,
-      " given scales has no template; row quantizers: bf16, f16, e4m3_tensor, "
-      "e4m3_row, nvfp4_row; use one of these formats"));
-}
-
 absl::StatusOr<Parts> StoreParts(kv::KernelOp kernel, const KernelSpec& spec,
                                  const Tile& tile) {
   Parts parts{.args_header = "kernels/store_args.h"};
@@ -144,8 +99,12 @@ absl::StatusOr<Parts> StoreParts(kv::KernelOp kernel, const KernelSpec& spec,
                         "store what kv.quantize gives");
     }
     source = DeviceElement(rows.getType().getElement());
-    ASSIGN_OR_RETURN(quantizers[store.getSide() == "v"],
-                     Quantizer(quantize, parts));
+    RETURN_IF_ERROR(AddHeader(quantize.getEncoder(), parts));
+    RETURN_IF_ERROR(AddHeader(quantize.getScaleEncoder(), parts));
+    ASSIGN_OR_RETURN(const RowQuantizerUse quantizer,
+                     FindRowQuantizer(quantize));
+    parts.format_headers.insert(quantizer.header);
+    quantizers[store.getSide() == "v"] = quantizer.type;
   }
   if (quantizers[0].empty() || quantizers[1].empty()) {
     return absl::InvalidArgumentError(
@@ -156,6 +115,29 @@ absl::StatusOr<Parts> StoreParts(kv::KernelOp kernel, const KernelSpec& spec,
   block.Alias("KQuantizer", quantizers[0]);
   block.Alias("VQuantizer", quantizers[1]);
   parts.block = block.Text();
+  return parts;
+}
+
+absl::StatusOr<Parts> GatherParts(kv::KernelOp kernel, const KernelSpec& spec,
+                                  const Tile& tile) {
+  Parts parts{.operands = true, .args_header = "kernels/gather_args.h"};
+  SpecBlock block;
+  block.AddSpec(spec);
+  block.AddTile(spec, tile);
+  block.Alias("OutElement", DeviceElement(spec.out));
+  parts.block = block.Text();
+  std::string sides[2];
+  for (auto store : kernel.getBody().front().getOps<kv::StoreRowsOp>()) {
+    ASSIGN_OR_RETURN(const RowDecoder decoder, PrintRowDecoder(store));
+    parts.format_headers.insert(decoder.headers.begin(), decoder.headers.end());
+    sides[store.getSide() == "v"] = decoder.text;
+  }
+  if (sides[0].empty() || sides[1].empty()) {
+    return absl::InvalidArgumentError(
+        "emit: a gather kernel without kv.store_rows of both sides; the "
+        "template reads K and V; add the other");
+  }
+  parts.functions = sides[0] + sides[1];
   return parts;
 }
 
@@ -188,6 +170,8 @@ absl::StatusOr<Parts> PartsOf(kv::KernelOp kernel, const KernelSpec& spec,
       return AttentionParts(kernel, spec, tile);
     case KernelKind::kMerge:
       return MergeParts(kernel, spec, tile);
+    case KernelKind::kGather:
+      return GatherParts(kernel, spec, tile);
   }
   llvm_unreachable("every KernelKind has parts");
 }

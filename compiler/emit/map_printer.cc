@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/diagnostics.h"
+#include "compiler/passes/codec_table.h"
 #include "runtime/base/status_macros.h"
 
 namespace kvforge {
@@ -17,10 +18,15 @@ std::string Factor(kv::ScaleOp scale) {
   if (auto constant = mlir::dyn_cast<kv::ConstScaleOp>(source)) {
     return PowerOfTwoLiteral(static_cast<int>(constant.getExponent()));
   }
-  const llvm::StringRef argument =
-      mlir::cast<kv::ArgScaleOp>(source).getArgument();
-  if (argument == "k_scale") return "formats::GivenScale(args.k)";
-  if (argument == "v_scale") return "formats::GivenScale(args.v)";
+  auto given = mlir::cast<kv::ArgScaleOp>(source);
+  const llvm::StringRef argument = given.getArgument();
+  for (const auto& [name, view] :
+       {std::pair{"k_scale", "args.k"}, {"v_scale", "args.v"}}) {
+    if (argument != name) continue;
+    return given.getType().getDims().empty()
+               ? absl::StrCat("formats::GivenScale(", view, ")")
+               : absl::StrCat("formats::GivenHeadScale(", view, ", kv_head)");
+  }
   return absl::StrCat("args.", View(argument));
 }
 
@@ -44,6 +50,15 @@ std::string Parameter(absl::string_view type, absl::string_view name,
               : absl::StrCat(type, " /*", name, "*/");
 }
 
+// What BlockFactor does, or that it is declared only.
+std::string BlockFactorBody(const CacheSide& side) {
+  if (!side.block_factor) return ";\n";
+  kv::LoadScaleOp scale = side.block_factor;
+  return absl::StrCat(" {\n    return formats::",
+                      View(FactorFunction(scale.getType().getElement())->name),
+                      "(code);\n  }\n");
+}
+
 // The product of `factors`, starting from `start`.
 std::string PrintUniform(absl::string_view name, absl::string_view variable,
                          absl::string_view start,
@@ -53,11 +68,12 @@ std::string PrintUniform(absl::string_view name, absl::string_view variable,
     absl::StrAppend(&body, "  ", variable, " = ", variable, " * ", factor,
                     ";\n");
   }
-  return absl::StrCat("__device__ float ", name, "(",
-                      Parameter("const AttentionArgs&", "args",
-                                absl::StrContains(body, "args.")),
-                      ", ", Parameter("int", "kv_head", false), ") {\n", body,
-                      "  return ", variable, ";\n}\n");
+  return absl::StrCat(
+      "__device__ float ", name, "(",
+      Parameter("const AttentionArgs&", "args",
+                absl::StrContains(body, "args.")),
+      ", ", Parameter("int", "kv_head", absl::StrContains(body, "kv_head")),
+      ") {\n", body, "  return ", variable, ";\n}\n");
 }
 
 absl::StatusOr<std::string> PrintScoreMap(const AttentionGraph& graph,
@@ -74,6 +90,8 @@ absl::StatusOr<std::string> PrintScoreMap(const AttentionGraph& graph,
       if (use == ScaleUse::kRow) {
         absl::StrAppend(&body, "  s = s * k_row_scale;\n");
       }
+    } else if (mlir::isa<kv::ShiftOp>(op)) {
+      absl::StrAppend(&body, "  s = arch::Fma(q_sum, k_minimum, s);\n");
     } else {
       multiply_uniform();
       const float cap =
@@ -86,6 +104,9 @@ absl::StatusOr<std::string> PrintScoreMap(const AttentionGraph& graph,
   return absl::StrCat("__device__ float ScoreMap(float dot, ",
                       Parameter("float", "uniform", has_uniform), ", ",
                       Parameter("float", "k_row_scale", graph.k.row_scale),
+                      ",\n                          ",
+                      Parameter("float", "q_sum", graph.k.row_minimum), ", ",
+                      Parameter("float", "k_minimum", graph.k.row_minimum),
                       ") {\n", body, "  return s;\n}\n");
 }
 
@@ -108,13 +129,21 @@ std::string PrintSide(const CacheSide& side, absl::string_view name) {
   kv::DecodeOp decode = side.decode;
   const int bits = kv::ElementBits(decode.getCodes().getType().getElement());
   const bool uses_hi = 4 * bits > 32;
-  const bool blocks = side.block > 0;
+  const bool blocks = side.block > 0 && !side.block_factor;  // in the operand
   std::string text = absl::StrCat(
       "struct ", name, " {\n", "  static constexpr int kCodeBits = ", bits,
       ";\n",
       "  static constexpr bool kRowScale = ", side.row_scale ? "true" : "false",
-      ";\n", "  static constexpr int kBlock = ", side.block, ";\n",
-      "  // Two block scale codes to a pair of operands; kBlock > 0 only.\n",
+      ";\n", "  static constexpr bool kRowMinimum = ",
+      side.row_minimum ? "true" : "false", ";\n",
+      "  static constexpr int kBlock = ", side.block, ";\n",
+      "  // Whether Decode4 multiplies by block scales; else they are "
+      "factors.\n",
+      "  static constexpr bool kBlockInOperand = ", blocks ? "true" : "false",
+      ";\n",
+      "  // A block scale code to the factor of a partial dot or a weight.\n",
+      "  static __device__ float BlockFactor(u32 code)", BlockFactorBody(side),
+      "  // Two block scale codes to a pair of operands.\n",
       "  static __device__ u32 BlockScalePair(u32 first, u32 second)");
   if (blocks) {
     absl::StrAppend(
@@ -157,7 +186,10 @@ absl::StatusOr<std::string> PrintMaps(const AttentionGraph& graph) {
       "// One value for all keys of a query row.\n",
       PrintUniform("ScoreUniform", "s", score_start,
                    absl::MakeConstSpan(score).subspan(score.empty() ? 0 : 1)),
-      "// One score, natural units, from the dot of q and k.\n", score_map,
+      "// One score, natural units, from the dot of q and k; q_sum is the sum "
+      "of "
+      "q's channels.\n",
+      score_map,
       "// The weight of one V row from the unscaled softmax weight.\n",
       "__device__ float ValueWeight(float p, ",
       Parameter("float", "v_row_scale", graph.v.row_scale), ") {\n",

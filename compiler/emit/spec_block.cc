@@ -37,7 +37,8 @@ void SpecBlock::AddSpec(const KernelSpec& spec) {
   Constant("kHeadDim", spec.head_dim);
   if (spec.kernel == KernelKind::kMerge) return;
   Constant("kValueDim", spec.v_head_dim);
-  if (spec.kernel != KernelKind::kStore) {
+  if (spec.kernel == KernelKind::kDecode ||
+      spec.kernel == KernelKind::kExtend) {
     Constant("kGroup", spec.group);  // q heads per kv head
   }
   Constant("kPageSize", spec.page_size);  // tokens

@@ -5,7 +5,8 @@
 //   code[i]  = clamp(rint((x[i] - min) / scale), 0, 15)
 //   value[i] = code[i] * scale + min
 //
-// min, max and their difference are kept within +-FLT_MAX.
+// min, max and their difference are kept within +-FLT_MAX; of two zeros -0 is
+// the smaller.
 #include <cfloat>
 #include <cmath>
 
@@ -26,7 +27,7 @@ QuantizedRow QuantizeInt4Row(const KvFormat& format,
       stored.row_scale = stored.row_min = std::nanf("");
       return stored;
     }
-    if (value < low) low = value;
+    if (value < low || (value == low && std::signbit(value))) low = value;
     if (value > high) high = value;
   }
   low = low < -FLT_MAX ? -FLT_MAX : low;

@@ -22,8 +22,8 @@ def KvVerifyTarget : Pass<"kv-verify-target", "::kvforge::kv::KernelOp"> {
 def KvPlaceScales : Pass<"kv-place-scales", "::kvforge::kv::KernelOp"> {
   let summary = "dequant-on-dot: move scales off the operands of a dot";
   let description = [{
-    Before: `kv.dequant` with any scales, used by `kv.dot` only. After: no
-    `kv.dequant`; each is a `kv.decode`, and its scales are where the
+    Before: `kv.dequant` with any scales, used by `kv.dot` only, or by
+    `kv.store_rows` only, which stays as it is. After: no other `kv.dequant`; each is a `kv.decode`, and its scales are where the
     dimensions they vary over allow, for a dot over r:
 
     | scale has | goes to |
@@ -48,7 +48,8 @@ def KvLowerCodec : Pass<"kv-lower-codec", "::kvforge::kv::KernelOp"> {
     `scale_sequence`; the dot's other operand is narrowed to that type,
     `row_scaled` if f16 might not hold it; the power of two that the functions
     leave behind is a `kv.const_scale` next to the nearest uniform scale after
-    the dot. Every quantize has its encoders. Runs after `kv-place-scales`.
+    the dot. Every quantize has its encoders, every dequant that is left (of
+    `kv.store_rows`) its `sequence`. Runs after `kv-place-scales`.
     Fails if no function of this GPU is exact.
   }];
   let options = [Kv_GpuOption];

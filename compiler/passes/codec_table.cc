@@ -20,6 +20,12 @@ constexpr CodecFunction kDecode[] = {
     // Seven bits moved into an f16 keep the exponent field: 15 - 7 too low.
     {ElementKind::kE4m3, ElementKind::kF16, "E4m3ToF16Placed4",
      "formats/e4m3.cuh", nullptr, 8},
+    {ElementKind::kE5m2, ElementKind::kF16, "E5m2ToF16Placed4",
+     "formats/e5m2.cuh", nullptr, 0},
+    {ElementKind::kI8, ElementKind::kF16, "Int8ToF16Offset4",
+     "formats/int8.cuh", nullptr, 0},
+    {ElementKind::kU4, ElementKind::kF16, "Uint4ToF16Offset4",
+     "formats/uint4.cuh", nullptr, 0},
     {ElementKind::kE2m1, ElementKind::kF16, "E2m1ToF16Hardware4",
      "formats/e2m1_hardware.cuh", &GpuTarget::has_e2m1_convert, 0},
     {ElementKind::kE2m1, ElementKind::kF16, "E2m1ToF16Table4",
@@ -31,6 +37,8 @@ constexpr CodecFunction kScale[] = {
      "formats/e4m3_hardware.cuh", &GpuTarget::has_e4m3_convert, 0},
     {ElementKind::kE4m3, ElementKind::kF16, "E4m3ScalePairPlaced",
      "formats/e4m3.cuh", nullptr, 8},
+    {ElementKind::kUe8m0, ElementKind::kF32, "Ue8m0ToF32", "formats/ue8m0.cuh",
+     nullptr, 0},
 };
 
 constexpr CodecFunction kEncode[] = {
@@ -38,10 +46,20 @@ constexpr CodecFunction kEncode[] = {
      "formats/e4m3_hardware.cuh", &GpuTarget::has_e4m3_convert, 0},
     {ElementKind::kE4m3, ElementKind::kF32, "E4m3EncodePlaced",
      "formats/e4m3.cuh", nullptr, 0},
+    {ElementKind::kE5m2, ElementKind::kF32, "E5m2EncodeHardware",
+     "formats/e5m2_hardware.cuh", &GpuTarget::has_e4m3_convert, 0},
+    {ElementKind::kE5m2, ElementKind::kF32, "E5m2EncodePlaced",
+     "formats/e5m2.cuh", nullptr, 0},
+    {ElementKind::kI8, ElementKind::kF32, "Int8Encode", "formats/int8.cuh",
+     nullptr, 0},
+    {ElementKind::kU4, ElementKind::kF32, "Uint4Encode", "formats/uint4.cuh",
+     nullptr, 0},
     {ElementKind::kE2m1, ElementKind::kF32, "E2m1EncodeHardware",
      "formats/e2m1_hardware.cuh", &GpuTarget::has_e2m1_convert, 0},
     {ElementKind::kE2m1, ElementKind::kF32, "E2m1EncodePlaced",
      "formats/e2m1.cuh", nullptr, 0},
+    {ElementKind::kUe8m0, ElementKind::kF32, "Ue8m0EncodeCeil",
+     "formats/ue8m0.cuh", nullptr, 0},
 };
 
 NumberSet Decoded(const CodecFunction& function) {
@@ -100,6 +118,15 @@ std::optional<DecodeChoice> ChooseDecode(ElementKind element,
     }
   }
   return std::nullopt;
+}
+
+const CodecFunction* FactorFunction(ElementKind scale) {
+  for (const CodecFunction& function : ScaleFunctions()) {
+    if (function.element == scale && function.operand == ElementKind::kF32) {
+      return &function;
+    }
+  }
+  return nullptr;
 }
 
 const CodecFunction* ChooseEncode(ElementKind element,

@@ -26,7 +26,8 @@ struct CodecFunction {
   int repay_exponent;
 };
 
-// Codes to operands, block scale codes to pairs of operands, f32 to codes. The
+// Codes to operands, block scale codes to pairs of operands or to f32, f32 to
+// codes. The
 // first row that a GPU has and that is exact is taken: hardware before
 // software.
 llvm::ArrayRef<CodecFunction> DecodeFunctions();
@@ -52,6 +53,10 @@ struct DecodeChoice {
 std::optional<DecodeChoice> ChooseDecode(
     kv::ElementKind element, std::optional<kv::ElementKind> block_scale,
     const GpuTarget& target);
+
+// The function that turns a code of a block scale into an f32 factor, where the
+// scale stays out of the operand; null if the element has none.
+const CodecFunction* FactorFunction(kv::ElementKind scale);
 
 // The encoder of an element on `target`, or null.
 const CodecFunction* ChooseEncode(kv::ElementKind element,

@@ -90,6 +90,18 @@ absl::Status LowerDecode(kv::DecodeOp decode, const GpuTarget& target) {
   return absl::OkStatus();
 }
 
+absl::Status LowerDequant(kv::DequantOp dequant, const GpuTarget& target) {
+  const ElementKind element = dequant.getCodes().getType().getElement();
+  const std::optional<DecodeChoice> choice =
+      ChooseDecode(element, std::nullopt, target);
+  if (!choice) {
+    return NoFunction("decodes", View(kv::ElementText(element)), target,
+                      DecodableElements());
+  }
+  dequant.setSequence(choice->codes->name);
+  return absl::OkStatus();
+}
+
 absl::Status LowerQuantize(kv::QuantizeOp quantize, const GpuTarget& target) {
   const ElementKind element = quantize.getCodes().getType().getElement();
   if (kv::ElementBits(element) == 16) return absl::OkStatus();
@@ -126,6 +138,8 @@ class LowerCodec : public impl::KvLowerCodecBase<LowerCodec> {
       absl::Status status;
       if (auto decode = mlir::dyn_cast<kv::DecodeOp>(op)) {
         status = LowerDecode(decode, **target);
+      } else if (auto dequant = mlir::dyn_cast<kv::DequantOp>(op)) {
+        status = LowerDequant(dequant, **target);
       } else if (auto quantize = mlir::dyn_cast<kv::QuantizeOp>(op)) {
         status = LowerQuantize(quantize, **target);
       }

@@ -187,6 +187,13 @@ class PlaceScales : public impl::KvPlaceScalesBase<PlaceScales> {
   }
 
   static mlir::LogicalResult Place(kv::DequantOp dequant) {
+    const auto is_written = [](mlir::Operation* user) {
+      return mlir::isa<kv::StoreRowsOp>(user);
+    };
+    if (!dequant->use_empty() &&
+        llvm::all_of(dequant->getUsers(), is_written)) {
+      return mlir::success();
+    }
     for (mlir::Operation* user : dequant->getUsers()) {
       if (!mlir::isa<kv::DotOp>(user)) {
         return user->emitOpError()

@@ -160,6 +160,8 @@ absl::string_view KernelName(KernelKind kernel) {
       return "extend";
     case KernelKind::kMerge:
       return "merge";
+    case KernelKind::kGather:
+      return "gather";
   }
   return "";
 }

@@ -4,6 +4,7 @@
 //   store/FORMAT/dD/gG/pageP/TYPE[/key=value...]      TYPE = source rows
 //   decode/FORMAT/dD/gG/pageP/TYPE[/key=value...]     TYPE = q
 //   extend/FORMAT/dD/gG/pageP/TYPE[/key=value...]
+//   gather/FORMAT/dD/gG/pageP/TYPE[/key=value...]     TYPE = output rows
 //   merge/dD/TYPE                                     TYPE = output
 //
 // Keys are sorted and left out at their default. What is not here (sm_scale,
@@ -19,7 +20,7 @@
 
 namespace kvforge {
 
-enum class KernelKind { kStore, kDecode, kExtend, kMerge };
+enum class KernelKind { kStore, kDecode, kExtend, kMerge, kGather };
 enum class DType { kF32, kBf16, kF16 };
 enum class MaskKind { kCausal, kFull, kCustom };
 enum class SlotOrder { kNhd, kHnd };
@@ -33,8 +34,8 @@ struct KernelSpec {
   const KvFormat* v_format = nullptr;  // key "v", default: K's
   int head_dim = 0;                    // of q and K; of V for merge
   int v_head_dim = 0;                  // key "dv", default: head_dim
-  int group = 1;                       // q heads per kv head; 1 for store
-  int page_size = 0;                   // tokens per page; 0 for merge
+  int group = 1;      // q heads per kv head; 1 for store, gather
+  int page_size = 0;  // tokens per page; 0 for merge
   DType type = DType::kBf16;
   DType out = DType::kBf16;           // key "out", default: `type`
   MaskKind mask = MaskKind::kCausal;  // key "mask": causal, full, custom

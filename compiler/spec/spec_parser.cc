@@ -25,7 +25,7 @@ constexpr absl::string_view kAttentionForm =
     "KERNEL/FORMAT/dD/gG/pageP/TYPE[/key=value...]";
 constexpr absl::string_view kMergeForm = "merge/dD/TYPE";
 
-constexpr absl::string_view kStoreKeys[] = {"dv", "order", "v"};
+constexpr absl::string_view kRowKeys[] = {"dv", "order", "v"};
 constexpr absl::string_view kDecodeKeys[] = {
     "alibi", "dv",      "mask",   "order", "out",   "q_max",
     "sinks", "softcap", "sparse", "v",     "window"};
@@ -38,7 +38,8 @@ constexpr absl::string_view kUnservedKeys[] = {"compute", "scales", "score"};
 absl::Span<const absl::string_view> ServedKeys(KernelKind kernel) {
   switch (kernel) {
     case KernelKind::kStore:
-      return kStoreKeys;
+    case KernelKind::kGather:
+      return kRowKeys;
     case KernelKind::kDecode:
       return kDecodeKeys;
     case KernelKind::kExtend:
@@ -200,15 +201,14 @@ absl::Status ParseKey(absl::string_view text, absl::string_view part,
 
 absl::StatusOr<KernelKind> ParseKernel(absl::string_view text,
                                        absl::string_view name) {
-  for (KernelKind kernel : {KernelKind::kStore, KernelKind::kDecode,
-                            KernelKind::kExtend, KernelKind::kMerge}) {
+  for (KernelKind kernel :
+       {KernelKind::kStore, KernelKind::kDecode, KernelKind::kExtend,
+        KernelKind::kMerge, KernelKind::kGather}) {
     if (KernelName(kernel) == name) return kernel;
   }
-  if (name == "gather") {
-    return NotServed(text, "kernel gather", "store, decode, extend, merge");
-  }
   return Invalid(text, absl::StrCat("kernel '", name, "' is unknown"),
-                 "store, decode, extend, merge", "begin with one of these");
+                 "store, decode, extend, merge, gather",
+                 "begin with one of these");
 }
 
 }  // namespace
@@ -248,8 +248,8 @@ absl::StatusOr<KernelSpec> ParseSpec(absl::string_view text) {
   for (size_t i = fixed_parts; i < parts.size(); ++i) {
     RETURN_IF_ERROR(ParseKey(text, parts[i], seen, spec));
   }
-  // One store kernel serves every group.
-  if (spec.kernel == KernelKind::kStore) {
+  // One store or gather kernel serves every group.
+  if (spec.kernel == KernelKind::kStore || spec.kernel == KernelKind::kGather) {
     if (spec.group < 1 || spec.group > kMaxGroup) {
       return Invalid(text, absl::StrCat("group ", spec.group),
                      absl::StrCat("1 to ", kMaxGroup), "write g1");

@@ -107,6 +107,7 @@ std::vector<Tile> CandidateTiles(const KernelSpec& spec,
   constexpr int kWarps = 4;
   switch (spec.kernel) {
     case KernelKind::kStore:
+    case KernelKind::kGather:
       return {{kWarps * StoreRowsPerWarp(spec), 0, 1, kWarps}};
     case KernelKind::kMerge:
       return {{kWarps, 0, 1, kWarps}};

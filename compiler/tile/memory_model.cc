@@ -13,6 +13,7 @@ constexpr int kDecodeQueryRegistersHeadDim = 256;
 
 // Operands of the running product, softmax state, addresses and counters.
 constexpr int kExtendOtherRegisters = 56;
+constexpr int kExtendPartialDotRegisters = 8;
 constexpr int kDecodeOtherRegisters = 28;
 constexpr int kDecodeRowTileRegisters = 32;  // softmax and scores of 8 rows
 // ALiBi, a custom mask and a selection, each: facts of a thread's rows, and
@@ -62,11 +63,25 @@ int KeyBytes(const KernelSpec& spec) {
          SideBytes(*spec.v_format, spec.v_head_dim);
 }
 
+// Block scales that are f32 factors: partial dots of K, references of V's
+// blocks for each of a thread's rows.
+int ExtendBlockRegisters(const KernelSpec& spec, int warp_rows, int columns) {
+  int registers = 0;
+  if (spec.k_format->block_scale == BlockScale::kUe8m0) {
+    registers += kExtendPartialDotRegisters;
+  }
+  if (spec.v_format->block_scale == BlockScale::kUe8m0) {
+    registers += warp_rows / 8 * (columns / spec.v_format->block);
+  }
+  return registers;
+}
+
 }  // namespace
 
 int SharedBytes(const KernelSpec& spec, const Tile& tile) {
   switch (spec.kernel) {
     case KernelKind::kStore:
+    case KernelKind::kGather:
     case KernelKind::kMerge:
       return 0;
     case KernelKind::kDecode: {
@@ -88,6 +103,7 @@ int SharedBytes(const KernelSpec& spec, const Tile& tile) {
 int RegistersPerThread(const KernelSpec& spec, const Tile& tile) {
   switch (spec.kernel) {
     case KernelKind::kStore:
+    case KernelKind::kGather:
       return kStoreRegisters;
     case KernelKind::kMerge:
       return kMergeOtherRegisters + spec.v_head_dim / kWarpLanes;
@@ -108,7 +124,8 @@ int RegistersPerThread(const KernelSpec& spec, const Tile& tile) {
       // A further query part is one A operand for each 16 rows.
       const int query_parts = (QueryParts(spec) - 1) * warp_rows / 4;
       return accumulators + scores + query_parts + kExtendOtherRegisters +
-             warp_rows / 32 * kFeatureRegisters * CountFeatures(spec);
+             warp_rows / 32 * kFeatureRegisters * CountFeatures(spec) +
+             ExtendBlockRegisters(spec, warp_rows, columns);
     }
   }
   return 0;

@@ -35,7 +35,8 @@ std::string Misfit(const KernelSpec& spec, const Tile& tile,
 // What the template of the kernel accepts; empty if `tile` is of that shape.
 std::string ShapeRule(const KernelSpec& spec, const Tile& tile) {
   switch (spec.kernel) {
-    case KernelKind::kStore: {
+    case KernelKind::kStore:
+    case KernelKind::kGather: {
       const int rows = StoreRowsPerWarp(spec);
       if (tile.block_m == tile.warps * rows && tile.block_n == 0 &&
           tile.stages == 1) {

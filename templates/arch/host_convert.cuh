@@ -69,6 +69,14 @@ __device__ __forceinline__ u32 F32ToE4m3(float x) {
   return sign | RoundNarrow<3, 7>(magnitude);
 }
 
+__device__ __forceinline__ u32 F32ToE5m2(float x) {
+  const u32 sign = Bits(x) >> 24 & 0x80;
+  const u32 magnitude = Bits(x) & 0x7fffffff;
+  if (magnitude > 0x7f800000) return 0x7f;
+  if (magnitude >= 0x47600000) return sign | 0x7b;  // 57344 and beyond
+  return sign | RoundNarrow<2, 15>(magnitude);
+}
+
 __device__ __forceinline__ u32 F32ToE2m1(float x) {
   const u32 sign = Bits(x) >> 28 & 0x8;
   const u32 magnitude = Bits(x) & 0x7fffffff;
@@ -108,6 +116,13 @@ __device__ __forceinline__ u32 MulF16x2(u32 x, u32 y) {
                  F16ToF32(static_cast<u16>(x >> 16)) *
                      F16ToF32(static_cast<u16>(y >> 16)));
 }
+// Rounding the sum of two f16 to f32 first is harmless: 24 bits are as many as
+// 2 * 11 + 2.
+__device__ __forceinline__ u32 AddF16x2(u32 x, u32 y) {
+  return PackF16(F16ToF32(static_cast<u16>(x)) + F16ToF32(static_cast<u16>(y)),
+                 F16ToF32(static_cast<u16>(x >> 16)) +
+                     F16ToF32(static_cast<u16>(y >> 16)));
+}
 
 namespace internal {
 
@@ -134,6 +149,10 @@ __device__ __forceinline__ u32 E4m3x2ToF16x2(u16 codes) {
 }
 __device__ __forceinline__ u16 F32x2ToE4m3x2(float lo, float hi) {
   return static_cast<u16>(internal::F32ToE4m3(lo) | internal::F32ToE4m3(hi)
+                                                        << 8);
+}
+__device__ __forceinline__ u16 F32x2ToE5m2x2(float lo, float hi) {
+  return static_cast<u16>(internal::F32ToE5m2(lo) | internal::F32ToE5m2(hi)
                                                         << 8);
 }
 __device__ __forceinline__ u32 E2m1x2ToF16x2(u8 codes) {

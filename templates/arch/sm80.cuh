@@ -241,6 +241,11 @@ __device__ __forceinline__ u32 MulF16x2(u32 x, u32 y) {
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(x), "r"(y));
   return d;
 }
+__device__ __forceinline__ u32 AddF16x2(u32 x, u32 y) {
+  u32 d;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(x), "r"(y));
+  return d;
+}
 
 // f32.
 

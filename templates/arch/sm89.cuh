@@ -1,4 +1,4 @@
-// Arch functions of sm_89 and later: conversions of e4m3.
+// Arch functions of sm_89 and later: conversions of e4m3 and e5m2.
 #ifndef KVFORGE_TEMPLATES_ARCH_SM89_CUH_
 #define KVFORGE_TEMPLATES_ARCH_SM89_CUH_
 
@@ -16,6 +16,13 @@ __device__ __forceinline__ u32 E4m3x2ToF16x2(u16 codes) {
 __device__ __forceinline__ u16 F32x2ToE4m3x2(float lo, float hi) {
   u16 d;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(d) : "f"(hi), "f"(lo));
+  return d;
+}
+
+// To nearest even, beyond +-57344 to +-57344, NaN to 0x7f.
+__device__ __forceinline__ u16 F32x2ToE5m2x2(float lo, float hi) {
+  u16 d;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(d) : "f"(hi), "f"(lo));
   return d;
 }
 

@@ -43,21 +43,6 @@ struct E2m1EncodePlaced {
   }
 };
 
-// 16 values to 16 codes in 2 words.
-template <class Encode>
-__device__ __forceinline__ void E2m1Encode16(const float (&x)[16],
-                                             u32 (&codes)[2]) {
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    codes[i] = 0;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      codes[i] |= Encode::Pair(x[8 * i + 2 * j], x[8 * i + 2 * j + 1])
-                  << (8 * j);
-    }
-  }
-}
-
 }  // namespace kvforge::formats
 
 #endif  // KVFORGE_TEMPLATES_FORMATS_E2M1_CUH_

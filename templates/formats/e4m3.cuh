@@ -62,17 +62,6 @@ struct E4m3EncodePlaced {
   }
 };
 
-// 16 values to 16 codes in 4 words.
-template <class Encode>
-__device__ __forceinline__ void E4m3Encode16(const float (&x)[16],
-                                             u32 (&codes)[4]) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    codes[i] = Encode::Pair(x[4 * i], x[4 * i + 1]) |
-               (Encode::Pair(x[4 * i + 2], x[4 * i + 3]) << 16);
-  }
-}
-
 }  // namespace kvforge::formats
 
 #endif  // KVFORGE_TEMPLATES_FORMATS_E4M3_CUH_

@@ -9,25 +9,26 @@
 #define KVFORGE_TEMPLATES_FORMATS_E4M3_ROW_CUH_
 
 #include "formats/e4m3.cuh"
+#include "formats/quantizer.cuh"
 #include "formats/row_scale.cuh"
 
 namespace kvforge::formats {
 
 template <class Encode>
-struct E4m3Row {
-  using Element = void;
+struct E4m3Row : Quantizer {
   static constexpr int kCodeBits = 8;
   static constexpr bool kRowScale = true;
-  static constexpr int kBlock = 0;
   template <int kLanes>
   static __device__ __forceinline__ void Quantize(const float (&x)[16], float,
                                                   u32 (&codes)[4],
-                                                  float& row_scale, u32&) {
-    row_scale = AtLeastMinAmax(RowAmax<kLanes>(LaneAmax(x))) / 448.0f;
+                                                  Sidecars& sidecars) {
+    const float row_scale =
+        AtLeastMinAmax(RowMax<kLanes>(LaneAmax(x))) / 448.0f;
+    sidecars.row_scale = row_scale;
     float quotient[16];
 #pragma unroll
     for (int i = 0; i < 16; ++i) quotient[i] = x[i] / row_scale;
-    E4m3Encode16<Encode>(quotient, codes);
+    EncodeBytes<Encode>(quotient, codes);
   }
 };
 

@@ -9,13 +9,18 @@
 namespace kvforge::formats {
 
 struct F16Operand {
+  static constexpr float kMinNormal = 0x1p-14f;
   static __device__ __forceinline__ u32 Pack(float lo, float hi) {
     return arch::PackF16(lo, hi);
   }
+  // One half of a pair.
+  static __device__ __forceinline__ float ToF32(u16 half) {
+    return arch::F16ToF32(half);
+  }
   static __device__ __forceinline__ void Unpack(u32 pair, float& lo,
                                                 float& hi) {
-    lo = arch::F16ToF32(static_cast<u16>(pair));
-    hi = arch::F16ToF32(static_cast<u16>(pair >> 16));
+    lo = ToF32(static_cast<u16>(pair));
+    hi = ToF32(static_cast<u16>(pair >> 16));
   }
   static __device__ __forceinline__ void Mma(float (&d)[4], const u32 (&a)[4],
                                              const u32 (&b)[2]) {
@@ -24,13 +29,18 @@ struct F16Operand {
 };
 
 struct Bf16Operand {
+  static constexpr float kMinNormal = 0x1p-126f;
   static __device__ __forceinline__ u32 Pack(float lo, float hi) {
     return arch::PackBf16(lo, hi);
   }
+  // One half of a pair.
+  static __device__ __forceinline__ float ToF32(u16 half) {
+    return arch::Bf16ToF32(half);
+  }
   static __device__ __forceinline__ void Unpack(u32 pair, float& lo,
                                                 float& hi) {
-    lo = arch::Bf16ToF32(static_cast<u16>(pair));
-    hi = arch::Bf16ToF32(static_cast<u16>(pair >> 16));
+    lo = ToF32(static_cast<u16>(pair));
+    hi = ToF32(static_cast<u16>(pair >> 16));
   }
   static __device__ __forceinline__ void Mma(float (&d)[4], const u32 (&a)[4],
                                              const u32 (&b)[2]) {
@@ -42,6 +52,12 @@ struct Bf16Operand {
 __device__ __forceinline__ float GivenScale(const CacheView& view) {
   return view.scale_ptr != nullptr ? arch::LoadGlobal<float>(view.scale_ptr)
                                    : view.scale;
+}
+
+// The given scale of a `_head` format: f32 [kv heads] in device memory.
+__device__ __forceinline__ float GivenHeadScale(const CacheView& view,
+                                                int kv_head) {
+  return arch::LoadGlobal<float>(view.scale_ptr + kv_head);
 }
 
 // cap * tanh(s / cap). Near 0 a series, so that the error stays relative to s

@@ -1,4 +1,5 @@
-// The maximum and scale of a row that several lanes hold.
+// The maximum and scale of a row that several lanes hold, and the integer codes
+// of its quotients.
 #ifndef KVFORGE_TEMPLATES_FORMATS_ROW_SCALE_CUH_
 #define KVFORGE_TEMPLATES_FORMATS_ROW_SCALE_CUH_
 
@@ -19,17 +20,27 @@ __device__ __forceinline__ float LaneAmax(const float (&x)[16]) {
 
 // max over the kLanes lanes of a row, at most kMaxF32; NaN stays NaN.
 template <int kLanes>
-__device__ __forceinline__ float RowAmax(float amax) {
+__device__ __forceinline__ float RowMax(float max) {
 #pragma unroll
   for (int mask = 1; mask < kLanes; mask *= 2) {
-    amax = arch::MaxNan(amax, arch::ShuffleXor(amax, mask));
+    max = arch::MaxNan(max, arch::ShuffleXor(max, mask));
   }
-  return amax > kMaxF32 ? kMaxF32 : amax;
+  return max > kMaxF32 ? kMaxF32 : max;
 }
 
 // max(amax, 1e-10); NaN stays NaN.
 __device__ __forceinline__ float AtLeastMinAmax(float amax) {
   return amax < kMinAmax ? kMinAmax : amax;
+}
+
+// The integer nearest to `quotient`, ties to even, clamped to [low, high]; NaN
+// gives 0. The low byte of its two's complement.
+__device__ __forceinline__ u32 RoundClamped(float quotient, float low,
+                                            float high) {
+  if (quotient != quotient) return 0;
+  const float rounded =
+      arch::RoundEven(arch::Min(arch::Max(quotient, low), high));
+  return static_cast<u32>(static_cast<i32>(rounded)) & 0xffu;
 }
 
 }  // namespace kvforge::formats

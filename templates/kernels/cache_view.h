@@ -18,12 +18,15 @@ struct StridedBytes {
 
 struct CacheView {
   StridedBytes codes;        // CodeBytes(head_dim) contiguous bytes a row
-  StridedBytes row_scale;    // f32 a row, 4-byte aligned; null base if none
+  StridedBytes row_scale;    // f32 a row, with its f32 minimum behind it where
+                             // there is one; 4-byte aligned; null base if none
   StridedBytes block_scale;  // BlockScaleBytes(head_dim) contiguous bytes a row
-  const float* scale_ptr;    // given scale in device memory, or null:
-  float scale;               // then this one
-  int code_bytes;            // width of one access to codes: 16, 8 or 4
-  int block_scale_bytes;     // width of one access to block scales: 8, 4 or 1
+  // Given scale in device memory, or null: then `scale`. Given per kv head: f32
+  // [kv heads], not null.
+  const float* scale_ptr;
+  float scale;
+  int code_bytes;         // width of one access to codes: 16, 8 or 4
+  int block_scale_bytes;  // width of one access to block scales: 8, 4 or 1
 };
 
 }  // namespace kvforge

@@ -37,14 +37,16 @@ using spec::VSide;
 struct DecodeShape {
   using KGroup = ops::KeyGroup<KSide, spec::kHeadDim>;
   using VGroup = ops::KeyGroup<VSide, spec::kValueDim>;
-  using KOrder = ops::ChannelOrder<KSide::kCodeBits, spec::kHeadDim>;
-  using VOrder = ops::ValueOrder<VSide::kCodeBits, spec::kValueDim>;
+  using KOrder = ops::ChannelOrder<KSide, spec::kHeadDim>;
+  using VOrder = ops::ValueOrder<VSide, spec::kValueDim>;
+  static constexpr bool kDotBlocks = ops::kBlockFactors<KSide>;
+  static constexpr bool kWeightBlocks = ops::kBlockFactors<VSide>;
 
   static constexpr int kThreads = spec::kWarps * 32;
   static constexpr int kRowTiles = spec::kBlockM / 8;  // N tiles of 8 rows
   static constexpr int kMTiles = spec::kValueDim / 16;
   // Partial sums of S; a head_dim of 512 leaves registers for one.
-  static constexpr int kSums = KOrder::kSteps < 32 ? 2 : 1;
+  static constexpr int kSums = KOrder::kSteps < 32 && !kDotBlocks ? 2 : 1;
 
   // q as B operands in fragment order, where registers cannot hold it.
   static constexpr int kQueryParts =
@@ -76,10 +78,14 @@ struct DecodeState {
   using Shape = DecodeShape;
   u32 q[Shape::kRowTiles][Shape::kQueryInShared ? 1 : Shape::KOrder::kSteps][2];
   float uniform[Shape::kRowTiles][2];
+  float q_sum[Shape::kRowTiles][2];  // of the row's channels
   ops::KeyRange visible[Shape::kRowTiles][2];
   int token[Shape::kRowTiles][2];            // kCustomMask only
   ops::AlibiRow alibi[Shape::kRowTiles][2];  // kAlibi only
   ops::SoftmaxRow softmax[Shape::kRowTiles][2];
+  static constexpr int kBlocks =
+      Shape::kWeightBlocks ? Shape::VOrder::kRuns : 1;
+  ops::BlockReference blocks[Shape::kRowTiles][2][kBlocks];
   float out[Shape::kRowTiles][Shape::kMTiles][4];
 };
 
@@ -104,6 +110,11 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
     if constexpr (spec::kScaleQueryRows) {
       scale = ops::Normalizer(
           ops::QueryAmax<spec::QueryElement, Shape::KOrder>(row, t));
+    }
+    float q_sum = 0;
+    if constexpr (KSide::kRowMinimum) {
+      q_sum = ops::QuerySum<spec::QueryElement, Shape::KOrder>(row, t,
+                                                               scale.factor);
     }
     if constexpr (Shape::kQueryInShared) {
       for (int step = warp; step < Shape::KOrder::kSteps;
@@ -134,6 +145,7 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
     for (int c = 0; c < 2; ++c) {
       const float inverse = arch::ShuffleFrom(scale.inverse, (2 * t + c) * 4);
       state.uniform[r][c] = uniform * inverse;
+      state.q_sum[r][c] = arch::ShuffleFrom(q_sum, (2 * t + c) * 4);
       const int token = (row0 + 8 * r + 2 * t + c) / spec::kGroup;
       state.visible[r][c] = ops::VisibleKeys<spec::kCausal, spec::kWindow>(
           sequence.kv_len, sequence.q_len, token);
@@ -146,6 +158,7 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
             args, sequence, row0 + 8 * r + 2 * t + c);
       }
       state.softmax[r][c].Clear();
+      for (ops::BlockReference& block : state.blocks[r][c]) block.Clear();
     }
 #pragma unroll
     for (int m = 0; m < Shape::kMTiles; ++m) {
@@ -183,10 +196,12 @@ __device__ __forceinline__ void UpdateReferences(const float (&s)[4],
       }
     }
     const float factor = state.softmax[r][c].Raise<kScaled>(top2[c], value2[c]);
+    if constexpr (!DecodeShape::kWeightBlocks) {
 #pragma unroll
-    for (int m = 0; m < DecodeShape::kMTiles; ++m) {
-      state.out[r][m][c] *= factor;
-      state.out[r][m][2 + c] *= factor;
+      for (int m = 0; m < DecodeShape::kMTiles; ++m) {
+        state.out[r][m][c] *= factor;
+        state.out[r][m][2 + c] *= factor;
+      }
     }
   }
 }
@@ -223,6 +238,69 @@ __device__ __forceinline__ u32 ShownKeys(const ops::CustomMask& mask,
   return shown;
 }
 
+// Adds p * minimum of keys g and g + 8 to the sums of a tile of 8 rows.
+// narrowed[i]: the weights of V of key g + 8 * i and rows 2t, 2t + 1.
+__device__ __forceinline__ void AddMinima(const float (&p)[4],
+                                          const u32 (&narrowed)[2],
+                                          const ops::RowTerms (&terms)[2],
+                                          int r, DecodeState& state) {
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    ops::SoftmaxRow& row = state.softmax[r][c % 2];
+    const ops::RowTerms& key = terms[c / 2];
+    const float inverse =
+        1.0f / spec::ValueWeight(1.0f, key.scale) * row.InverseGain();
+    const float stands_for = ops::NarrowedP<spec::ValueOperand>(
+        p[c], narrowed[c / 2] >> (16 * (c % 2)), inverse);
+    row.shift = arch::Fma(stands_for, key.minimum, row.shift);
+  }
+}
+
+// Weights of block `run` of V's channels, as operands, from the p of keys g and
+// g + 8 and rows 2t and 2t + 1 and from the keys' factors.
+__device__ __forceinline__ void BlockWeights(const float (&p)[4],
+                                             const float (&factor)[2], int r,
+                                             int run, DecodeState& state,
+                                             u32 (&weights)[2]) {
+  using Shape = DecodeShape;
+  constexpr int kPairs = Shape::VOrder::kLaneChannels / 2;
+  float w[4];
+  const auto weigh = [&] {
+    bool raise = false;
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const ops::SoftmaxRow& row = state.softmax[r][c];
+      const ops::BlockReference& block = state.blocks[r][c][run];
+      const float gain = block.Gain(row);
+      w[c] = p[c] * gain * factor[0];
+      w[2 + c] = p[2 + c] * gain * factor[1];
+      raise |= block.MustRaise(row, arch::Max(w[c], w[2 + c]));
+    }
+    return raise;
+  };
+  if (arch::WarpAny(weigh())) {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      float value2 = arch::Max(arch::Log2(p[c]) + arch::Log2(factor[0]),
+                               arch::Log2(p[2 + c]) + arch::Log2(factor[1]));
+#pragma unroll
+      for (int mask = 4; mask < 32; mask *= 2) {
+        value2 = arch::Max(value2, arch::ShuffleXor(value2, mask));
+      }
+      const float rescale =
+          state.blocks[r][c][run].Raise(state.softmax[r][c], value2);
+#pragma unroll
+      for (int m = run * kPairs; m < (run + 1) * kPairs; ++m) {
+        state.out[r][m][c] *= rescale;
+        state.out[r][m][2 + c] *= rescale;
+      }
+    }
+    weigh();
+  }
+  weights[0] = arch::MoveMatrix(spec::ValueOperand::Pack(w[0], w[1]));
+  weights[1] = arch::MoveMatrix(spec::ValueOperand::Pack(w[2], w[3]));
+}
+
 // Attends to the 16 keys group_key .. + 15 in shared memory at `stage`, of
 // which `readable` were copied.
 __device__ __forceinline__ void AttendGroup(u32 shared, u32 stage,
@@ -244,6 +322,7 @@ __device__ __forceinline__ void AttendGroup(u32 shared, u32 stage,
 #pragma unroll
   for (int run = 0; run < Shape::KOrder::kRuns; ++run) {
     using KeyRun = ops::KeyRun<KSide, spec::kHeadDim>;
+    float partial[kRowTiles][4] = {};  // over the run's channels
 #pragma unroll
     for (int part = 0; part < KeyRun::kParts; ++part) {
       KeyRun keys[2];
@@ -265,42 +344,54 @@ __device__ __forceinline__ void AttendGroup(u32 shared, u32 stage,
             run * Shape::KOrder::kStepsPerRun + part * KeyRun::kSteps + i;
 #pragma unroll
         for (int r = 0; r < kRowTiles; ++r) {
+          float(&sum)[4] =
+              Shape::kDotBlocks ? partial[r] : dots[r][step % Shape::kSums];
           if constexpr (Shape::kQueryInShared) {
 #pragma unroll
             for (int q_part = 0; q_part < Shape::kQueryParts; ++q_part) {
               u32 q[2];
               ops::LoadSharedBytes<8>(
                   QueryFragment(shared, q_part, r, step, 4 * g + t), q);
-              spec::ScoreOperand::Mma(dots[r][step % Shape::kSums], a, q);
+              spec::ScoreOperand::Mma(sum, a, q);
             }
           } else {
-            spec::ScoreOperand::Mma(dots[r][step % Shape::kSums], a,
-                                    state.q[r][step]);
+            spec::ScoreOperand::Mma(sum, a, state.q[r][step]);
           }
+        }
+      }
+    }
+    if constexpr (Shape::kDotBlocks) {
+      float factor[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        factor[i] = ops::LoadBlockFactor<KSide, spec::kHeadDim>(k_group,
+                                                                g + 8 * i, run);
+      }
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          dots[r][0][c] =
+              arch::Fma(partial[r][c], factor[c / 2], dots[r][0][c]);
         }
       }
     }
   }
 
-  float k_scale[2] = {1.0f, 1.0f};
-  float v_scale[2] = {1.0f, 1.0f};
+  ops::RowTerms k_terms[2], v_terms[2];  // of keys g and g + 8
   float v_log2[2] = {0.0f, 0.0f};
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    if constexpr (KSide::kRowScale) {
-      k_scale[i] = arch::LoadShared<float>(k_group + Shape::KGroup::kRowScales +
-                                           (g + 8 * i) * 4);
-    }
-    if constexpr (VSide::kRowScale) {
-      v_scale[i] = arch::LoadShared<float>(v_group + Shape::VGroup::kRowScales +
-                                           (g + 8 * i) * 4);
-    }
+    k_terms[i] = ops::LoadRowTerms<KSide, spec::kHeadDim>(k_group, g + 8 * i);
+    v_terms[i] = ops::LoadRowTerms<VSide, spec::kValueDim>(v_group, g + 8 * i);
     if constexpr (spec::kValueWeightScaled) {
-      v_log2[i] = arch::Log2(arch::Abs(spec::ValueWeight(1.0f, v_scale[i])));
+      v_log2[i] =
+          arch::Log2(arch::Abs(spec::ValueWeight(1.0f, v_terms[i].scale)));
     }
   }
 
   u32 weights[kRowTiles][2];  // P^T as the B operand
+  float p[kRowTiles][4];
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r) {
     float s[4];
@@ -310,7 +401,8 @@ __device__ __forceinline__ void AttendGroup(u32 shared, u32 stage,
       float dot = dots[r][0][c];
       if constexpr (Shape::kSums == 2) dot += dots[r][1][c];
       float score =
-          spec::ScoreMap(dot, state.uniform[r][c % 2], k_scale[c / 2]);
+          spec::ScoreMap(dot, state.uniform[r][c % 2], k_terms[c / 2].scale,
+                         state.q_sum[r][c % 2], k_terms[c / 2].minimum);
       if constexpr (spec::kAlibi) {
         score = state.alibi[r][c % 2].Apply(score, key);
       }
@@ -324,12 +416,17 @@ __device__ __forceinline__ void AttendGroup(u32 shared, u32 stage,
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
       ops::SoftmaxRow& row = state.softmax[r][c % 2];
-      const float p = row.Weight(s[c]);
-      row.sum += p;
-      w[c] = spec::ValueWeight(p, v_scale[c / 2]) * row.gain;
+      p[r][c] = row.Weight(s[c]);
+      row.sum += p[r][c];
+      w[c] = spec::ValueWeight(p[r][c], v_terms[c / 2].scale) * row.gain;
     }
-    weights[r][0] = arch::MoveMatrix(spec::ValueOperand::Pack(w[0], w[1]));
-    weights[r][1] = arch::MoveMatrix(spec::ValueOperand::Pack(w[2], w[3]));
+    if constexpr (Shape::kWeightBlocks) continue;
+    const u32 narrowed[2] = {spec::ValueOperand::Pack(w[0], w[1]),
+                             spec::ValueOperand::Pack(w[2], w[3])};
+    if constexpr (VSide::kRowMinimum)
+      AddMinima(p[r], narrowed, v_terms, r, state);
+    weights[r][0] = arch::MoveMatrix(narrowed[0]);
+    weights[r][1] = arch::MoveMatrix(narrowed[1]);
   }
 
   // O^T.
@@ -337,6 +434,18 @@ __device__ __forceinline__ void AttendGroup(u32 shared, u32 stage,
   for (int run = 0; run < Shape::VOrder::kRuns; ++run) {
     ops::ValueRun<VSide, spec::kValueDim> values;
     values.Load(v_group, run, g, t);
+    if constexpr (Shape::kWeightBlocks) {
+      float factor[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        factor[i] = ops::LoadBlockFactor<VSide, spec::kValueDim>(
+            v_group, g + 8 * i, run);
+      }
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        BlockWeights(p[r], factor, r, run, state, weights[r]);
+      }
+    }
 #pragma unroll
     for (int pair = 0; pair < Shape::VOrder::kLaneChannels / 2; ++pair) {
       u32 v[2][2];
@@ -359,6 +468,33 @@ __device__ __forceinline__ void WritePartials(u32 exchange, int warp, int g,
   for (int r = 0; r < Shape::kRowTiles; ++r) {
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
+      if constexpr (Shape::kWeightBlocks) {
+        constexpr int kPairs = Shape::VOrder::kLaneChannels / 2;
+        float factors[DecodeState::kBlocks];
+        ops::JoinBlocks(state.blocks[r][c], state.softmax[r][c], factors);
+#pragma unroll
+        for (int b = 0; b < DecodeState::kBlocks; ++b) {
+#pragma unroll
+          for (int m = b * kPairs; m < (b + 1) * kPairs; ++m) {
+            state.out[r][m][c] *= factors[b];
+            state.out[r][m][2 + c] *= factors[b];
+          }
+        }
+      }
+      if constexpr (VSide::kRowMinimum) {
+        float shift = state.softmax[r][c].shift;
+#pragma unroll
+        for (int mask = 4; mask < 32; mask *= 2) {
+          shift += arch::ShuffleXor(shift, mask);
+        }
+        const float factor = state.softmax[r][c].ToUnitOfP();
+#pragma unroll
+        for (int m = 0; m < Shape::kMTiles; ++m) {
+          float(&out)[4] = state.out[r][m];
+          out[c] = arch::Fma(out[c], factor, shift);
+          out[2 + c] = arch::Fma(out[2 + c], factor, shift);
+        }
+      }
       const u32 row = exchange + (warp * spec::kBlockM + 8 * r + 2 * t + c) *
                                      Shape::kPartialRowBytes;
 #pragma unroll

@@ -30,8 +30,10 @@ using spec::VSide;
 struct ExtendShape {
   using KGroup = ops::KeyGroup<KSide, spec::kHeadDim>;
   using VGroup = ops::KeyGroup<VSide, spec::kValueDim>;
-  using KOrder = ops::ChannelOrder<KSide::kCodeBits, spec::kHeadDim>;
-  using VOrder = ops::ValueOrder<VSide::kCodeBits, spec::kValueDim>;
+  using KOrder = ops::ChannelOrder<KSide, spec::kHeadDim>;
+  using VOrder = ops::ValueOrder<VSide, spec::kValueDim>;
+  static constexpr bool kDotBlocks = ops::kBlockFactors<KSide>;
+  static constexpr bool kWeightBlocks = ops::kBlockFactors<VSide>;
 
   static constexpr int kThreads = spec::kWarps * 32;
   static constexpr int kDimSplit = (spec::kValueDim + 255) / 256;
@@ -75,7 +77,10 @@ struct ExtendState {
   static constexpr int kRows = 2 * Shape::kMTiles;
   int first_row;
   float uniform[kRows];
+  float q_sum[kRows];  // of the row's channels
   ops::SoftmaxRow softmax[kRows];
+  static constexpr int kBlocks = Shape::kWeightBlocks ? Shape::kRuns : 1;
+  ops::BlockReference blocks[kRows][kBlocks];
   float out[Shape::kMTiles][Shape::kNTiles][4];
 };
 
@@ -134,7 +139,13 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
       }
     }
     state.uniform[i] = uniform * scale.inverse;
+    state.q_sum[i] = 0;
+    if constexpr (KSide::kRowMinimum) {
+      state.q_sum[i] = ops::QuerySum<spec::QueryElement, Shape::KOrder>(
+          query, t, scale.factor);
+    }
     state.softmax[i].Clear();
+    for (ops::BlockReference& block : state.blocks[i]) block.Clear();
   }
 #pragma unroll
   for (int m = 0; m < Shape::kMTiles; ++m) {
@@ -146,8 +157,84 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
   }
 }
 
+__device__ __forceinline__ void ClearScores(
+    float (&s)[ExtendShape::kMTiles][ExtendShape::kStepKeys / 8][4]) {
+#pragma unroll
+  for (int m = 0; m < ExtendShape::kMTiles; ++m) {
+#pragma unroll
+    for (int n = 0; n < ExtendShape::kStepKeys / 8; ++n) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) s[m][n][c] = 0;
+    }
+  }
+}
+
 // S of the warp's rows and kStepKeys keys that start at group `group0` of the
-// stage: s[m][n] are rows g, g + 8 and keys 8 * n + 2t, + 1.
+// stage, s[m][n] being rows g, g + 8 and keys 8 * n + 2t, + 1: the partial dots
+// of each block of channels times the block's factor.
+__device__ __forceinline__ void BlockDots(
+    u32 shared, u32 stage, int group0, int row_warp, int lane,
+    float (&s)[ExtendShape::kMTiles][ExtendShape::kStepKeys / 8][4]) {
+  using Shape = ExtendShape;
+  using KeyRun = ops::KeyRun<KSide, spec::kHeadDim>;
+  const int g = lane / 4;
+  const int t = lane % 4;
+  ClearScores(s);
+  // Addresses of more runs than these would not fit the registers.
+  constexpr int kUnroll = Shape::KOrder::kRuns > 8 ? 4 : Shape::KOrder::kRuns;
+#pragma unroll kUnroll
+  for (int run = 0; run < Shape::KOrder::kRuns; ++run) {
+    u32 q[KeyRun::kSteps][Shape::kQueryParts][Shape::kMTiles][4];
+#pragma unroll
+    for (int i = 0; i < KeyRun::kSteps; ++i) {
+#pragma unroll
+      for (int p = 0; p < Shape::kQueryParts; ++p) {
+#pragma unroll
+        for (int m = 0; m < Shape::kMTiles; ++m) {
+          ops::LoadSharedBytes<16>(
+              QueryFragment(shared, p, row_warp * Shape::kMTiles + m,
+                            run * KeyRun::kSteps + i, lane),
+              q[i][p][m]);
+        }
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < Shape::kStepKeys / 8; ++n) {
+      const u32 group = stage + (group0 + n / 2) * Shape::KGroup::kBytes;
+      const int first_key = n % 2 * 8;
+      KeyRun keys;
+      keys.Load(group + (first_key + g) * Shape::KGroup::kCodePitch, run, 0, t);
+      float partial[Shape::kMTiles][4] = {};
+#pragma unroll
+      for (int i = 0; i < KeyRun::kSteps; ++i) {
+        u32 k[2];
+        keys.Decode(i, 0, run, 0, t, k);
+#pragma unroll
+        for (int m = 0; m < Shape::kMTiles; ++m) {
+#pragma unroll
+          for (int p = 0; p < Shape::kQueryParts; ++p) {
+            spec::ScoreOperand::Mma(partial[m], q[i][p][m], k);
+          }
+        }
+      }
+      float factor[2];
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        factor[j] = ops::LoadBlockFactor<KSide, spec::kHeadDim>(
+            group, first_key + 2 * t + j, run);
+      }
+#pragma unroll
+      for (int m = 0; m < Shape::kMTiles; ++m) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          s[m][n][c] = arch::Fma(partial[m][c], factor[c % 2], s[m][n][c]);
+        }
+      }
+    }
+  }
+}
+
+// The same where K has no block factors.
 __device__ __forceinline__ void Dots(
     u32 shared, u32 stage, int group0, int row_warp, int lane,
     float (&s)[ExtendShape::kMTiles][ExtendShape::kStepKeys / 8][4]) {
@@ -165,14 +252,7 @@ __device__ __forceinline__ void Dots(
     scales[n] = group + Shape::KGroup::kBlockScales +
                 key * Shape::KGroup::kBlockScalePitch;
   }
-#pragma unroll
-  for (int m = 0; m < Shape::kMTiles; ++m) {
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-#pragma unroll
-      for (int c = 0; c < 4; ++c) s[m][n][c] = 0;
-    }
-  }
+  ClearScores(s);
 #pragma unroll
   for (int run = 0; run < Shape::KOrder::kRuns; ++run) {
     using KeyRun = ops::KeyRun<KSide, spec::kHeadDim>;
@@ -213,6 +293,22 @@ __device__ __forceinline__ void Dots(
   }
 }
 
+// Adds p * minimum of two keys to a row's sum; w are their weights of V.
+__device__ __forceinline__ void AddMinima(const float (&p)[2],
+                                          const float (&w)[2],
+                                          const ops::RowTerms (&terms)[2],
+                                          ops::SoftmaxRow& row) {
+  const u32 narrowed = spec::ValueOperand::Pack(w[0], w[1]);
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    const float inverse =
+        1.0f / spec::ValueWeight(1.0f, terms[j].scale) * row.InverseGain();
+    const float stands_for =
+        ops::NarrowedP<spec::ValueOperand>(p[j], narrowed >> (16 * j), inverse);
+    row.shift = arch::Fma(stands_for, terms[j].minimum, row.shift);
+  }
+}
+
 // Scores to weights of V in place of s: scale, softcap, ALiBi, mask, online
 // softmax. `selected`: bit i for key step_key + i, all ones without a
 // selection.
@@ -243,7 +339,7 @@ __device__ __forceinline__ void Weights(
     }
   }
 
-  float v_scale[kTiles][2];
+  ops::RowTerms v_terms[kTiles][2];
   float top2[ExtendState::kRows], value2[ExtendState::kRows];
 #pragma unroll
   for (int i = 0; i < ExtendState::kRows; ++i) {
@@ -255,26 +351,15 @@ __device__ __forceinline__ void Weights(
     const u32 v_group = stage + Shape::kGroups * Shape::KGroup::kBytes +
                         (group0 + n / 2) * Shape::VGroup::kBytes;
     const int pair = n % 2 * 8 + 2 * t;
-    float k_scale[2] = {1.0f, 1.0f};
+    ops::RowTerms k_terms[2];
     float v_log2[2] = {0.0f, 0.0f};
-    v_scale[n][0] = v_scale[n][1] = 1.0f;
-    if constexpr (KSide::kRowScale) {
-      const U32x2 words = arch::LoadShared<U32x2>(
-          k_group + Shape::KGroup::kRowScales + pair * 4);
-      k_scale[0] = arch::FromBits(words.v[0]);
-      k_scale[1] = arch::FromBits(words.v[1]);
-    }
-    if constexpr (VSide::kRowScale) {
-      const U32x2 words = arch::LoadShared<U32x2>(
-          v_group + Shape::VGroup::kRowScales + pair * 4);
-      v_scale[n][0] = arch::FromBits(words.v[0]);
-      v_scale[n][1] = arch::FromBits(words.v[1]);
-    }
+    ops::LoadRowTermsPair<KSide, spec::kHeadDim>(k_group, pair, k_terms);
+    ops::LoadRowTermsPair<VSide, spec::kValueDim>(v_group, pair, v_terms[n]);
     if constexpr (kScaled) {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         v_log2[j] =
-            arch::Log2(arch::Abs(spec::ValueWeight(1.0f, v_scale[n][j])));
+            arch::Log2(arch::Abs(spec::ValueWeight(1.0f, v_terms[n][j].scale)));
       }
     }
 #pragma unroll
@@ -283,7 +368,8 @@ __device__ __forceinline__ void Weights(
       for (int c = 0; c < 4; ++c) {
         const int i = 2 * m + c / 2;
         float score =
-            spec::ScoreMap(s[m][n][c], state.uniform[i], k_scale[c % 2]);
+            spec::ScoreMap(s[m][n][c], state.uniform[i], k_terms[c % 2].scale,
+                           state.q_sum[i], k_terms[c % 2].minimum);
         if constexpr (spec::kAlibi) {
           score = alibi[i].Apply(score, step_key + 8 * n + 2 * t + c % 2);
         }
@@ -338,10 +424,12 @@ __device__ __forceinline__ void Weights(
         }
       }
       const float factor = state.softmax[i].Raise<kScaled>(top2[i], value2[i]);
+      if constexpr (!Shape::kWeightBlocks) {
 #pragma unroll
-      for (int n = 0; n < Shape::kNTiles; ++n) {
-        state.out[i / 2][n][i % 2 * 2] *= factor;
-        state.out[i / 2][n][i % 2 * 2 + 1] *= factor;
+        for (int n = 0; n < Shape::kNTiles; ++n) {
+          state.out[i / 2][n][i % 2 * 2] *= factor;
+          state.out[i / 2][n][i % 2 * 2 + 1] *= factor;
+        }
       }
     }
   }
@@ -351,14 +439,88 @@ __device__ __forceinline__ void Weights(
 #pragma unroll
     for (int m = 0; m < Shape::kMTiles; ++m) {
 #pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        ops::SoftmaxRow& row = state.softmax[2 * m + c / 2];
-        const float p = row.Weight(s[m][n][c]);
-        row.sum += p;
-        s[m][n][c] = spec::ValueWeight(p, v_scale[n][c % 2]) * row.gain;
+      for (int half = 0; half < 2; ++half) {
+        ops::SoftmaxRow& row = state.softmax[2 * m + half];
+        float p[2];
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          float& score = s[m][n][2 * half + j];
+          p[j] = row.Weight(score);
+          row.sum += p[j];
+          score = Shape::kWeightBlocks
+                      ? p[j]
+                      : spec::ValueWeight(p[j], v_terms[n][j].scale) * row.gain;
+        }
+        if constexpr (VSide::kRowMinimum) {
+          AddMinima(p, {s[m][n][2 * half], s[m][n][2 * half + 1]}, v_terms[n],
+                    row);
+        }
       }
     }
   }
+}
+
+// The operand of weights of block `run` of the warp's channels from p of the 16
+// keys of `v_group`, which `p` holds as S does: tiles of 8 keys `half` 0 and 1.
+__device__ __forceinline__ void BlockWeights(
+    const float (&p)[ExtendShape::kMTiles][2][4], u32 v_group, int dim_part,
+    int run, int t, ExtendState& state,
+    u32 (&weights)[ExtendShape::kMTiles][4]) {
+  using Shape = ExtendShape;
+  float factor[2][2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      factor[half][j] = ops::LoadBlockFactor<VSide, spec::kValueDim>(
+          v_group, 8 * half + 2 * t + j, dim_part * Shape::kRuns + run);
+    }
+  }
+  const auto weigh = [&] {
+    bool raise = false;
+#pragma unroll
+    for (int i = 0; i < ExtendState::kRows; ++i) {
+      const ops::SoftmaxRow& row = state.softmax[i];
+      const ops::BlockReference& block = state.blocks[i][run];
+      const float gain = block.Gain(row);
+      float largest = 0;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float w[2];
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          w[j] = p[i / 2][half][i % 2 * 2 + j] * gain * factor[half][j];
+          largest = arch::Max(largest, w[j]);
+        }
+        weights[i / 2][2 * half + i % 2] = spec::ValueOperand::Pack(w[0], w[1]);
+      }
+      raise |= block.MustRaise(row, largest);
+    }
+    return raise;
+  };
+  if (!arch::WarpAny(weigh())) return;
+#pragma unroll
+  for (int i = 0; i < ExtendState::kRows; ++i) {
+    float value2 = ops::NegativeInfinity();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        value2 = arch::Max(value2, arch::Log2(p[i / 2][half][i % 2 * 2 + j]) +
+                                       arch::Log2(factor[half][j]));
+      }
+    }
+    value2 = arch::Max(value2, arch::ShuffleXor(value2, 1));
+    value2 = arch::Max(value2, arch::ShuffleXor(value2, 2));
+    const float rescale = state.blocks[i][run].Raise(state.softmax[i], value2);
+#pragma unroll
+    for (int n = run * Shape::VOrder::kLaneChannels;
+         n < (run + 1) * Shape::VOrder::kLaneChannels; ++n) {
+      state.out[i / 2][n][i % 2 * 2] *= rescale;
+      state.out[i / 2][n][i % 2 * 2 + 1] *= rescale;
+    }
+  }
+  weigh();
 }
 
 // out += weights * V over the warp's channels.
@@ -370,13 +532,18 @@ __device__ __forceinline__ void Accumulate(
 #pragma unroll
   for (int group = 0; group < Shape::kStepKeys / 16; ++group) {
     u32 weights[Shape::kMTiles][4];
+    float p[Shape::kMTiles][2][4];  // where weights differ by block
 #pragma unroll
     for (int m = 0; m < Shape::kMTiles; ++m) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const float(&w)[4] = s[m][2 * group + half];
-        weights[m][2 * half] = spec::ValueOperand::Pack(w[0], w[1]);
-        weights[m][2 * half + 1] = spec::ValueOperand::Pack(w[2], w[3]);
+#pragma unroll
+        for (int c = 0; c < 4; ++c) p[m][half][c] = w[c];
+        if constexpr (!Shape::kWeightBlocks) {
+          weights[m][2 * half] = spec::ValueOperand::Pack(w[0], w[1]);
+          weights[m][2 * half + 1] = spec::ValueOperand::Pack(w[2], w[3]);
+        }
       }
     }
     const u32 v_group = stage + Shape::kGroups * Shape::KGroup::kBytes +
@@ -385,6 +552,9 @@ __device__ __forceinline__ void Accumulate(
     for (int run = 0; run < Shape::kRuns; ++run) {
       ops::ValueRun<VSide, spec::kValueDim> values;
       values.Load(v_group, dim_part * Shape::kRuns + run, lane / 4, lane % 4);
+      if constexpr (Shape::kWeightBlocks) {
+        BlockWeights(p, v_group, dim_part, run, lane % 4, state, weights);
+      }
 #pragma unroll
       for (int pair = 0; pair < Shape::VOrder::kLaneChannels / 2; ++pair) {
         u32 v[2][2];
@@ -414,7 +584,33 @@ __device__ __forceinline__ void WriteRows(const AttentionArgs& args,
   const float out_uniform = spec::OutUniform(args, sequence.kv_head);
 #pragma unroll
   for (int i = 0; i < ExtendState::kRows; ++i) {
-    const ops::SoftmaxRow& softmax = state.softmax[i];
+    ops::SoftmaxRow& softmax = state.softmax[i];
+    if constexpr (Shape::kWeightBlocks) {
+      float factors[ExtendState::kBlocks];
+      ops::JoinBlocks(state.blocks[i], softmax, factors);
+#pragma unroll
+      for (int b = 0; b < ExtendState::kBlocks; ++b) {
+#pragma unroll
+        for (int n = b * kLaneChannels; n < (b + 1) * kLaneChannels; ++n) {
+          state.out[i / 2][n][i % 2 * 2] *= factors[b];
+          state.out[i / 2][n][i % 2 * 2 + 1] *= factors[b];
+        }
+      }
+    }
+    if constexpr (VSide::kRowMinimum) {
+      float shift = softmax.shift;
+      shift += arch::ShuffleXor(shift, 1);
+      shift += arch::ShuffleXor(shift, 2);
+      const float factor = softmax.ToUnitOfP();
+#pragma unroll
+      for (int n = 0; n < Shape::kNTiles; ++n) {
+        float(&out)[4] = state.out[i / 2][n];
+#pragma unroll
+        for (int j = i % 2 * 2; j < i % 2 * 2 + 2; ++j) {
+          out[j] = arch::Fma(out[j], factor, shift);
+        }
+      }
+    }
     float sum = softmax.sum;
     sum += arch::ShuffleXor(sum, 1);
     sum += arch::ShuffleXor(sum, 2);
@@ -590,7 +786,11 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
       const bool masked = Shape::kPicked || step_key < common.first ||
                           step_key + Shape::kStepKeys > common.end;
       float s[Shape::kMTiles][Shape::kStepKeys / 8][4];
-      Dots(shared, address, key / ops::kGroupKeys, row_warp, lane, s);
+      if constexpr (Shape::kDotBlocks) {
+        BlockDots(shared, address, key / ops::kGroupKeys, row_warp, lane, s);
+      } else {
+        Dots(shared, address, key / ops::kGroupKeys, row_warp, lane, s);
+      }
       Weights(args, sequence, address, key / ops::kGroupKeys, step_key, masked,
               selected, lane % 4, s, state);
       Accumulate(address, key / ops::kGroupKeys, dim_part, lane, s, state);

@@ -7,6 +7,7 @@
 // Row i of a token goes to slots[token] = page * kPageSize + offset; a negative
 // slot, or one past the cache, is skipped: nothing of it is read or written.
 #include "formats/operand.cuh"
+#include "formats/quantizer.cuh"
 #include "kernels/store_args.h"
 #include "ops/access.cuh"
 
@@ -39,18 +40,19 @@ __device__ __forceinline__ void StoreRow(const StoreArgs& args,
   constexpr int kCodeBytes = 16 * Quantizer::kCodeBits / 8;
 
   const i64 slot = token < 0 ? -1 : arch::LoadGlobal<i64>(args.slots + token);
-  const bool active = slot >= 0 && slot < args.num_slots && part * 16 < kDim;
+  const bool stored = slot >= 0 && slot < args.num_slots;
 
+  // Lanes past the row's end hold its last part again: they change no maximum.
   u32 raw[kSourceBytes / 4] = {};
-  if (active) {
+  if (stored) {
+    const int source_part = part * 16 < kDim ? part : kDim / 16 - 1;
     ops::LoadBytes<kSourceBytes>(source.base + token * source.token_stride +
                                      head * source.head_stride +
-                                     part * kSourceBytes,
+                                     source_part * kSourceBytes,
                                  source.access_bytes, raw);
   }
   u32 codes[kCodeBytes / 4];
-  float row_scale = 0;
-  u32 block_scale = 0;
+  formats::Sidecars sidecars = {0, 0, 0};
   if constexpr (formats::kSameElement<typename Quantizer::Element, Source>) {
 #pragma unroll
     for (int i = 0; i < kCodeBytes / 4; ++i) codes[i] = raw[i];
@@ -60,10 +62,16 @@ __device__ __forceinline__ void StoreRow(const StoreArgs& args,
     for (int i = 0; i < 8; ++i) {
       Source::ToF32x2(&raw[i * (Source::kBytes / 2)], x[2 * i], x[2 * i + 1]);
     }
-    Quantizer::template Quantize<StoreShape::kLanes>(
-        x, formats::GivenScale(cache), codes, row_scale, block_scale);
+    float given_scale = 0;
+    if constexpr (Quantizer::kGivenPerHead) {
+      given_scale = formats::GivenHeadScale(cache, head);
+    } else {
+      given_scale = formats::GivenScale(cache);
+    }
+    Quantizer::template Quantize<StoreShape::kLanes>(x, given_scale, codes,
+                                                     sidecars);
   }
-  if (!active) return;
+  if (!stored || part * 16 >= kDim) return;
 
   const i64 page = slot / spec::kPageSize;
   const i64 offset = slot % spec::kPageSize;
@@ -74,12 +82,20 @@ __device__ __forceinline__ void StoreRow(const StoreArgs& args,
   ops::StoreBytes<kCodeBytes>(at(cache.codes) + part * kCodeBytes,
                               cache.code_bytes, codes);
   if constexpr (Quantizer::kRowScale) {
-    if (part == 0) arch::StoreGlobal(at(cache.row_scale), row_scale);
+    if (part == 0) arch::StoreGlobal(at(cache.row_scale), sidecars.row_scale);
+  }
+  if constexpr (Quantizer::kRowMinimum) {
+    if (part == 0) {
+      arch::StoreGlobal(at(cache.row_scale) + 4, sidecars.row_minimum);
+    }
   }
   if constexpr (Quantizer::kBlock > 0) {
-    static_assert(Quantizer::kBlock == 16, "one block a lane");
-    arch::StoreGlobal(at(cache.block_scale) + part,
-                      static_cast<u8>(block_scale));
+    constexpr int kLanesOfBlock = Quantizer::kBlock / 16;
+    static_assert(Quantizer::kBlock == 16 * kLanesOfBlock);
+    if (part % kLanesOfBlock == 0) {
+      arch::StoreGlobal(at(cache.block_scale) + part / kLanesOfBlock,
+                        static_cast<u8>(sidecars.block_scale));
+    }
   }
 }
 

@@ -23,12 +23,15 @@ __device__ constexpr int LargestDivisor(int total, int first) {
   return first;
 }
 
-// Channels of K as lanes read them.
-template <int kCodeBits, int kDim>
+// Channels of K as lanes read them. Where block scales are factors of partial
+// dots a run is one block.
+template <class Side, int kDim>
 struct ChannelOrder {
+  static constexpr int kCodeBits = Side::kCodeBits;
   // Neighbouring bytes and channels of one lane; four lanes share a run.
   static constexpr int kLaneBytes =
-      LargestDivisor(kDim * kCodeBits / 8 / 4, 32);
+      kBlockFactors<Side> ? Side::kBlock * kCodeBits / 8 / 4
+                          : LargestDivisor(kDim * kCodeBits / 8 / 4, 32);
   static constexpr int kLaneChannels = kLaneBytes * 8 / kCodeBits;
   static constexpr int kRunChannels = 4 * kLaneChannels;
   static constexpr int kRuns = kDim / kRunChannels;
@@ -46,7 +49,7 @@ struct ChannelOrder {
 // or the run where that is less.
 template <class Side, int kDim>
 struct KeyRun {
-  using Order = ChannelOrder<Side::kCodeBits, kDim>;
+  using Order = ChannelOrder<Side, kDim>;
   static constexpr int kPartBytes =
       Order::kLaneBytes < 16 ? Order::kLaneBytes : 16;
   static constexpr int kParts = Order::kLaneBytes / kPartBytes;  // of a run
@@ -63,7 +66,7 @@ struct KeyRun {
   // Operands of step `i` of the part; `scales`: the key's first block scale.
   __device__ __forceinline__ void Decode(int i, u32 scales, int run, int part,
                                          int t, u32 (&out)[2]) {
-    if constexpr (Side::kBlock > 0) {
+    if constexpr (Side::kBlockInOperand) {
       const int lane_channel = (part * kSteps + i) * 4;
       if (i == 0 || lane_channel % Side::kBlock == 0) {
         const int channel =
@@ -104,11 +107,13 @@ __device__ __forceinline__ void ZipKeys(const u32* a, const u32* b, int pair,
   }
 }
 
-// Channels of V as lanes read them.
-template <int kCodeBits, int kDim>
+// Channels of V as lanes read them. Where block scales are factors of weights a
+// run is one block.
+template <class Side, int kDim>
 struct ValueOrder {
-  static constexpr int kLaneChannels = LargestDivisor(kDim / 8, 16);
-  static constexpr int kLaneBytes = kLaneChannels * kCodeBits / 8;
+  static constexpr int kLaneChannels =
+      kBlockFactors<Side> ? Side::kBlock / 8 : LargestDivisor(kDim / 8, 16);
+  static constexpr int kLaneBytes = kLaneChannels * Side::kCodeBits / 8;
   static constexpr int kRunChannels = 8 * kLaneChannels;
   static constexpr int kRuns = kDim / kRunChannels;
   static_assert(kLaneChannels >= 2);
@@ -120,7 +125,7 @@ struct ValueOrder {
 template <class Side, int kDim>
 struct ValueRun {
   using Group = KeyGroup<Side, kDim>;
-  using Order = ValueOrder<Side::kCodeBits, kDim>;
+  using Order = ValueOrder<Side, kDim>;
   static constexpr int kWords = (Order::kLaneBytes + 3) / 4;
   u32 words[4][kWords];
   u32 block_scales[2] = {0, 0};
@@ -134,14 +139,14 @@ struct ValueRun {
       LoadSharedBytes<Order::kLaneBytes>(
           group + key * Group::kCodePitch + (run * 8 + g) * Order::kLaneBytes,
           words[k]);
-      if constexpr (Side::kBlock > 0) {
+      if constexpr (Side::kBlockInOperand) {
         const int channel = (run * 8 + g) * Order::kLaneChannels;
         scale_codes[k] = arch::LoadShared<u8>(group + Group::kBlockScales +
                                               key * Group::kBlockScalePitch +
                                               channel / Side::kBlock);
       }
     }
-    if constexpr (Side::kBlock > 0) {
+    if constexpr (Side::kBlockInOperand) {
       static_assert(Side::kBlock % Order::kLaneChannels == 0);
       block_scales[0] = Side::BlockScalePair(scale_codes[0], scale_codes[1]);
       block_scales[1] = Side::BlockScalePair(scale_codes[2], scale_codes[3]);

@@ -6,7 +6,8 @@
 //                 ...                            16-byte units, so that the
 //                 rows key 15  128 bytes | pad 16     a warp reads meet other
 //                 banks
-//   row scales    16 x f32                       where the side has them
+//   row scales    16 x f32                       where the side has them; each
+//                                                with its f32 minimum behind it
 //   block scales  16 x head_dim / block bytes    likewise, rows padded to 4
 //
 // Codes of keys outside the visible range, or that no query row sees, are never
@@ -30,11 +31,69 @@ struct KeyGroup {
       Side::kBlock > 0 ? kDim / (Side::kBlock > 0 ? Side::kBlock : 1) : 0;
   static constexpr int kBlockScalePitch = (kBlockScaleBytes + 3) / 4 * 4;
   static constexpr int kRowScales = kGroupKeys * kCodePitch;
-  static constexpr int kBlockScales =
-      kRowScales + (Side::kRowScale ? kGroupKeys * 4 : 0);
+  // f32 scale of a key, then its minimum.
+  static constexpr int kRowScaleBytes =
+      Side::kRowMinimum ? 8 : (Side::kRowScale ? 4 : 0);
+  static_assert(Side::kRowScale || !Side::kRowMinimum);
+  static constexpr int kBlockScales = kRowScales + kGroupKeys * kRowScaleBytes;
   static constexpr int kBytes = kBlockScales + kGroupKeys * kBlockScalePitch;
   static_assert(kBytes % 16 == 0);
 };
+
+// What a key's row is multiplied by and what is added to it; 1 and 0 where the
+// side has none.
+struct RowTerms {
+  float scale = 1.0f;
+  float minimum = 0.0f;
+};
+
+// `group`: shared address of the key's group.
+template <class Side, int kDim>
+__device__ __forceinline__ RowTerms LoadRowTerms(u32 group, int key) {
+  using Group = KeyGroup<Side, kDim>;
+  RowTerms terms;
+  const u32 address = group + Group::kRowScales + key * Group::kRowScaleBytes;
+  if constexpr (Side::kRowMinimum) {
+    const U32x2 words = arch::LoadShared<U32x2>(address);
+    terms.scale = arch::FromBits(words.v[0]);
+    terms.minimum = arch::FromBits(words.v[1]);
+  } else if constexpr (Side::kRowScale) {
+    terms.scale = arch::LoadShared<float>(address);
+  }
+  return terms;
+}
+
+// Of keys `key`, even, and key + 1.
+template <class Side, int kDim>
+__device__ __forceinline__ void LoadRowTermsPair(u32 group, int key,
+                                                 RowTerms (&terms)[2]) {
+  using Group = KeyGroup<Side, kDim>;
+  const u32 address = group + Group::kRowScales + key * Group::kRowScaleBytes;
+  if constexpr (Side::kRowMinimum) {
+    const U32x4 words = arch::LoadShared<U32x4>(address);
+    terms[0] = {arch::FromBits(words.v[0]), arch::FromBits(words.v[1])};
+    terms[1] = {arch::FromBits(words.v[2]), arch::FromBits(words.v[3])};
+  } else if constexpr (Side::kRowScale) {
+    const U32x2 words = arch::LoadShared<U32x2>(address);
+    terms[0].scale = arch::FromBits(words.v[0]);
+    terms[1].scale = arch::FromBits(words.v[1]);
+  }
+}
+
+// Whether block scales of a side are factors in f32, of partial dots over a
+// block's channels (K) or of the weights of its channels (V).
+template <class Side>
+inline constexpr bool kBlockFactors =
+    Side::kBlock > 0 && !Side::kBlockInOperand;
+
+// The factor of one block of a key's channels.
+template <class Side, int kDim>
+__device__ __forceinline__ float LoadBlockFactor(u32 group, int key,
+                                                 int block) {
+  using Group = KeyGroup<Side, kDim>;
+  return Side::BlockFactor(arch::LoadShared<u8>(
+      group + Group::kBlockScales + key * Group::kBlockScalePitch + block));
+}
 
 // The pages that a warp's next group lies in: lane l holds the page of key
 // l % 16 of the group. Fetched one group ahead of its use. With kPicked the
@@ -147,8 +206,9 @@ __device__ __forceinline__ void CopyKeyGroup(
         view.codes, head, pages, group_key, first, end, to, lane);
   }
   if constexpr (Side::kRowScale) {
-    CopyRows<4, 4, 4>(view.row_scale, head, pages, group_key, first, end,
-                      to + Group::kRowScales, lane);
+    constexpr int kBytes = Group::kRowScaleBytes;
+    CopyRows<4, kBytes, kBytes>(view.row_scale, head, pages, group_key, first,
+                                end, to + Group::kRowScales, lane);
   }
   if constexpr (Side::kBlock > 0) {
     constexpr int kBytes = Group::kBlockScaleBytes;

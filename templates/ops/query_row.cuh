@@ -67,6 +67,22 @@ __device__ __forceinline__ float QueryAmax(const u8* row, int t) {
   return arch::Max(amax, arch::ShuffleXor(amax, 2));
 }
 
+// Sum of the row's values times `factor`, in f32; the four lanes t = 0..3 share
+// its channels.
+template <class Element, class Order>
+__device__ __forceinline__ float QuerySum(const u8* row, int t, float factor) {
+  float sum = 0;
+#pragma unroll 4
+  for (int step = 0; step < Order::kSteps; ++step) {
+    float x[4];
+    LoadQuery4<Element>(row, Order::ChannelOf(step, t), x);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum = arch::Fma(x[i], factor, sum);
+  }
+  sum += arch::ShuffleXor(sum, 1);
+  return sum + arch::ShuffleXor(sum, 2);
+}
+
 // The two operand words of one step of one row, for each part.
 template <class Element, class Operand, class Order>
 __device__ __forceinline__ void QueryStep(

@@ -8,6 +8,12 @@
 // w is kept near 2^kHeadroom: it neither overflows f16 nor falls into its
 // subnormals, however the scales of V spread between tokens.
 //
+// Where V's rows have a minimum besides, sum(p * minimum) is kept beside it in
+// f32, in p's unit. What w loses when it is narrowed it must lose there as
+// well: an error of w is worth a code, a code is worth up to 15 steps above the
+// minimum, and the two cancel to a value near 0. So p is taken back from the
+// narrowed w.
+//
 // References are raised only when a score passes them by more than kSlack: p
 // then stays below 2^kSlack.
 #ifndef KVFORGE_TEMPLATES_OPS_SOFTMAX_CUH_
@@ -23,21 +29,22 @@ inline constexpr float kHeadroom = 9.0f;
 inline constexpr float kSlack = 6.0f;
 // V's reference stays within this many octaves of the scores' own, so that
 // 2^(max2 - ref2) is finite where every scale of V is 0.
-inline constexpr float kMaxGain = 100.0f;
+inline constexpr float kMaxGain = 120.0f;
 
 __device__ __forceinline__ float NegativeInfinity() {
   return arch::FromBits(0xff800000u);
 }
 
 struct SoftmaxRow {
-  float max2;  // reference of p; -inf until a key was visible
-  float ref2;  // reference of w
-  float sum;   // of p, over the keys this thread has seen
-  float gain;  // 2^(max2 - ref2); 0 until a key was visible
+  float max2;   // reference of p; -inf until a key was visible
+  float ref2;   // reference of w
+  float sum;    // of p, over the keys this thread has seen
+  float gain;   // 2^(max2 - ref2); 0 until a key was visible
+  float shift;  // sum of p * minimum of V, likewise
 
   __device__ __forceinline__ void Clear() {
     max2 = ref2 = NegativeInfinity();
-    sum = gain = 0;
+    sum = gain = shift = 0;
   }
 
   // The unscaled weight of score s.
@@ -54,6 +61,18 @@ struct SoftmaxRow {
            (kScaledPerKey && value2 > ref2 + kHeadroom + kSlack);
   }
 
+  // 2^(ref2 - max2); of no meaning until a key was visible.
+  __device__ __forceinline__ float InverseGain() const {
+    return arch::Exp2(ref2 - max2);
+  }
+
+  // Gives the sum of w * v the unit of p: returns the factor for it.
+  __device__ __forceinline__ float ToUnitOfP() {
+    const float factor = max2 == NegativeInfinity() ? 0.0f : InverseGain();
+    ref2 = max2;
+    return factor;
+  }
+
   // Raises the references to the row's new maxima, rescales the sum and
   // returns the factor for what was accumulated with the old reference.
   template <bool kScaledPerKey>
@@ -65,7 +84,11 @@ struct SoftmaxRow {
       new_ref2 =
           arch::Max(arch::Max(ref2, value2 - kHeadroom), new_max2 - kMaxGain);
     }
-    if (new_max2 != max2) sum = sum * arch::Exp2(max2 - new_max2);
+    if (new_max2 != max2) {
+      const float p_factor = arch::Exp2(max2 - new_max2);
+      sum = sum * p_factor;
+      shift = shift * p_factor;
+    }
     const float factor = new_ref2 == ref2 ? 1.0f : arch::Exp2(ref2 - new_ref2);
     max2 = new_max2;
     ref2 = new_ref2;
@@ -73,6 +96,70 @@ struct SoftmaxRow {
     return factor;
   }
 };
+
+// The reference of the weights of one block of V's channels, where V has a
+// scale per token and block: no reference of a row could keep all blocks'
+// weights in range, since scales of blocks may be 2^254 apart.
+//
+//   w = p * 2^(max2 - ref2) * factor      ref2 of the block
+//
+// sum(w * v) keeps the block's unit until the end. References are kept in range
+// as the row's are, by the weights themselves: a weight past 2^(kHeadroom +
+// kSlack), or a gain past 2^kMaxGain, asks for another.
+struct BlockReference {
+  float ref2;
+
+  __device__ __forceinline__ void Clear() { ref2 = NegativeInfinity(); }
+
+  __device__ __forceinline__ float Gain(const SoftmaxRow& row) const {
+    return row.max2 == NegativeInfinity() ? 0.0f : arch::Exp2(row.max2 - ref2);
+  }
+  // `w`: the largest weight under Gain(). The gain is infinite at the first key
+  // that is visible, and p * gain then no number.
+  __device__ __forceinline__ bool MustRaise(const SoftmaxRow& row,
+                                            float w) const {
+    return w > 0x1p15f || ref2 < row.max2 - kMaxGain;
+  }
+  // `value2`: largest log2 of p * factor, in p's unit. The factor for what was
+  // accumulated with the old reference.
+  __device__ __forceinline__ float Raise(const SoftmaxRow& row, float value2) {
+    if (row.max2 == NegativeInfinity()) return 1.0f;
+    const float new_ref2 = arch::Max(
+        arch::Max(ref2, row.max2 + value2 - kHeadroom), row.max2 - kMaxGain);
+    const float factor = new_ref2 == ref2 ? 1.0f : arch::Exp2(ref2 - new_ref2);
+    ref2 = new_ref2;
+    return factor;
+  }
+};
+
+// Gives all blocks of a row the largest of their references, which becomes the
+// row's: what is lost of a smaller block is nothing beside the larger one. The
+// factors for what was accumulated.
+template <int kBlocks>
+__device__ __forceinline__ void JoinBlocks(
+    const BlockReference (&blocks)[kBlocks], SoftmaxRow& row,
+    float (&factors)[kBlocks]) {
+  row.ref2 = NegativeInfinity();
+#pragma unroll
+  for (int b = 0; b < kBlocks; ++b) {
+    row.ref2 = arch::Max(row.ref2, blocks[b].ref2);
+  }
+  const bool seen = row.ref2 != NegativeInfinity();
+#pragma unroll
+  for (int b = 0; b < kBlocks; ++b) {
+    factors[b] = seen ? arch::Exp2(blocks[b].ref2 - row.ref2) : 0.0f;
+  }
+}
+
+// The p that a narrowed weight w of V stands for: w / (s_v * gain), `inverse`
+// being one over that. Below the normal range w says too little of p, and a
+// code times w is worth too little to matter.
+template <class Operand>
+__device__ __forceinline__ float NarrowedP(float p, u32 narrowed,
+                                           float inverse) {
+  const float w = Operand::ToF32(static_cast<u16>(narrowed));
+  return w >= Operand::kMinNormal ? w * inverse : p;
+}
 
 // What a row's state adds up to, once its sum covers all keys.
 struct SoftmaxResult {

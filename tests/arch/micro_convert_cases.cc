@@ -72,8 +72,10 @@ MicroCase WidenCase(const char* file, const NarrowFloat& type) {
   return EachCase(file, 1, std::move(in), std::move(expected));
 }
 
-MicroCase MulF16x2Case() {
-  std::vector<uint32_t> in = RandomWords(40000, 2);
+// A function of two pairs of f16, half by half.
+MicroCase PairCase(const char* file, uint32_t seed,
+                   uint32_t (*half)(uint32_t, uint32_t)) {
+  std::vector<uint32_t> in = RandomWords(40000, seed);
   const uint32_t halves[] = {0x0000, 0x8000, 0x0001, 0x83ff, 0x0400, 0x3c00,
                              0xbc01, 0x7bff, 0x7c00, 0xfc00, 0x7c01, 0xfe00};
   for (const uint32_t x : halves) {
@@ -82,20 +84,38 @@ MicroCase MulF16x2Case() {
       in.push_back(y | y << 16);
     }
   }
-  const auto multiply = [](uint32_t x, uint32_t y) -> uint32_t {
+  std::vector<uint32_t> expected;
+  for (size_t i = 0; i < in.size(); i += 2) {
+    expected.push_back(half(in[i] & 0xffff, in[i + 1] & 0xffff) |
+                       half(in[i] >> 16, in[i + 1] >> 16) << 16);
+  }
+  return EachCase(file, 2, std::move(in), std::move(expected));
+}
+
+MicroCase MulF16x2Case() {
+  return PairCase("mul_f16x2", 2, [](uint32_t x, uint32_t y) -> uint32_t {
     const bool nan = (x & 0x7fff) > 0x7c00 || (y & 0x7fff) > 0x7c00;
     const bool infinite = (x & 0x7fff) == 0x7c00 || (y & 0x7fff) == 0x7c00;
     const bool zero = (x & 0x7fff) == 0 || (y & 0x7fff) == 0;
     if (nan || (infinite && zero)) return 0x7fff;
     if (infinite) return 0x7c00 | ((x ^ y) & 0x8000);
     return EncodeNarrow(kF16, DecodeNarrow(kF16, x) * DecodeNarrow(kF16, y));
-  };
-  std::vector<uint32_t> expected;
-  for (size_t i = 0; i < in.size(); i += 2) {
-    expected.push_back(multiply(in[i] & 0xffff, in[i + 1] & 0xffff) |
-                       multiply(in[i] >> 16, in[i + 1] >> 16) << 16);
-  }
-  return EachCase("mul_f16x2", 2, std::move(in), std::move(expected));
+  });
+}
+
+MicroCase AddF16x2Case() {
+  return PairCase("add_f16x2", 10, [](uint32_t x, uint32_t y) -> uint32_t {
+    const bool x_infinite = (x & 0x7fff) == 0x7c00;
+    const bool y_infinite = (y & 0x7fff) == 0x7c00;
+    if ((x & 0x7fff) > 0x7c00 || (y & 0x7fff) > 0x7c00 ||
+        (x_infinite && y_infinite && x != y)) {
+      return 0x7fff;
+    }
+    if (x_infinite) return x;
+    if (y_infinite) return y;
+    // The sum is exact in double, the sign of a zero included.
+    return EncodeNarrow(kF16, DecodeNarrow(kF16, x) + DecodeNarrow(kF16, y));
+  });
 }
 
 uint32_t F16OfGolden(uint32_t f32_bits) {
@@ -159,8 +179,9 @@ MicroCase EncodeCase(const char* file, const char* golden, int code_bits,
   return micro;
 }
 
-// Every f16 pattern and every bf16 pattern, widened.
-MicroCase E4m3Encode16Case() {
+// Every f16 pattern and every bf16 pattern, widened; their codes are at
+// `golden` of encode16.bin.
+MicroCase Encode16Case(const char* file, size_t golden) {
   const std::vector<uint8_t> codes = GoldenEncode16();
   std::vector<uint32_t> in;
   std::vector<uint32_t> expected;
@@ -171,11 +192,11 @@ MicroCase E4m3Encode16Case() {
                  : magnitude == 0x7c00 ? sign | 0x7f800000
                                        : kNan);
     in.push_back(bits << 16);
-    expected.push_back(codes.at(bits) | codes.at(0x10000 + bits) << 8);
+    expected.push_back(codes.at(golden + bits) |
+                       codes.at(golden + 0x10000 + bits) << 8);
   }
-  MicroCase micro =
-      EachCase("f32x2_to_e4m3x2", 2, std::move(in), std::move(expected));
-  micro.name = "f32x2_to_e4m3x2_every_16_bit";
+  MicroCase micro = EachCase(file, 2, std::move(in), std::move(expected));
+  micro.name += "_every_16_bit";
   micro.min_compute_capability = 89;
   return micro;
 }
@@ -216,9 +237,12 @@ std::vector<MicroCase> ConvertCases() {
       WidenCase("f16_to_f32", kF16),
       WidenCase("bf16_to_f32", kBf16),
       MulF16x2Case(),
+      AddF16x2Case(),
       E4m3DecodeCase(),
       EncodeCase("f32x2_to_e4m3x2", "e4m3fn_satfinite", 8, 89),
-      E4m3Encode16Case(),
+      Encode16Case("f32x2_to_e4m3x2", 0),
+      EncodeCase("f32x2_to_e5m2x2", "e5m2_satfinite", 8, 89),
+      Encode16Case("f32x2_to_e5m2x2", 0x20000),
       E2m1DecodeCase(),
       EncodeCase("f32x2_to_e2m1x2", "e2m1", 4, 100),
       BytePermuteCase(),

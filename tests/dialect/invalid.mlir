@@ -379,3 +379,13 @@ kv.kernel @a {
 ^bb0(%x : !kv.mat<m x d, bf16>):
   kv.yield
 }
+
+// -----
+
+kv.kernel @a {
+  %c = kv.load_codes "v" : !kv.codes<n x e, e4m3>
+  %r = kv.dequant %c : (!kv.codes<n x e, e4m3>) -> !kv.mat<n x e, f32>
+  // expected-error @below {{input is '!kv.mat<n x e, f32>', not 'n x d' of f32}}
+  kv.store_rows "k" %r : !kv.mat<n x e, f32>
+  kv.yield
+}

@@ -86,6 +86,18 @@ kv.kernel @blocks {
   kv.yield %o, %lse : !kv.mat<m x e, f32>, !kv.mat<m, f32>
 }
 
+// CHECK-LABEL: kv.kernel @gather spec("gather/e4m3_row/d64/g1/page16/f32")
+kv.kernel @gather spec("gather/e4m3_row/d64/g1/page16/f32") {
+  %c = kv.load_codes "v" : !kv.codes<n x e, e4m3>
+  %s = kv.load_scale "v" : !kv.scale<n>
+  // CHECK: %[[R:.*]] = kv.dequant %{{.*}} scales(%{{.*}}) sequence("E4m3ToF16Placed4") : (!kv.codes<n x e, e4m3>, !kv.scale<n>) -> !kv.mat<n x e, f32>
+  %r = kv.dequant %c scales(%s) sequence("E4m3ToF16Placed4")
+      : (!kv.codes<n x e, e4m3>, !kv.scale<n>) -> !kv.mat<n x e, f32>
+  // CHECK: kv.store_rows "v" %[[R]] : !kv.mat<n x e, f32>
+  kv.store_rows "v" %r : !kv.mat<n x e, f32>
+  kv.yield
+}
+
 // CHECK-LABEL: kv.kernel @store spec("store/nvfp4_row/d64/g1/page16/f32")
 kv.kernel @store spec("store/nvfp4_row/d64/g1/page16/f32") {
   // CHECK: %[[X:.*]] = kv.load_rows "k" : !kv.mat<n x d, f32>

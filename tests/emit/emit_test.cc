@@ -42,6 +42,7 @@ const GpuTarget& Target(const std::string& name) {
 Tile TileFor(const KernelSpec& spec) {
   switch (spec.kernel) {
     case KernelKind::kStore:
+    case KernelKind::kGather:
       return {16, 0, 1, 4};  // 4 warps * 4 rows of up to 128 values
     case KernelKind::kDecode:
       return {8, 64, 2, 4};
@@ -84,8 +85,11 @@ std::vector<GoldenCase> GoldenCases() {
             {absl::StrCat(kernel, "/", format.name, "/d128/g4/page16/bf16"),
              gpu});
       }
-      cases.push_back(
-          {absl::StrCat("store/", format.name, "/d128/g1/page16/bf16"), gpu});
+      for (const char* kernel : {"store", "gather"}) {
+        cases.push_back(
+            {absl::StrCat(kernel, "/", format.name, "/d128/g1/page16/bf16"),
+             gpu});
+      }
     }
     cases.push_back({"merge/d128/bf16", gpu});
   }
@@ -203,8 +207,10 @@ TEST(CompileToText, AnEmptyTileIsTheSelectors) {
 TEST(CompileToText, RefusesByNameAndCode) {
   const KernelSpec good = Spec("decode/e4m3_row/d128/g4/page16/bf16");
   {
+    KvFormat unserved = **FindFormat("mxfp8");
+    unserved.served = false;
     KernelSpec spec = good;
-    spec.k_format = spec.v_format = *FindFormat("mxfp8");
+    spec.k_format = spec.v_format = &unserved;
     const absl::Status status =
         CompileToText(spec, Target("sm_90"), TileFor(spec)).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);

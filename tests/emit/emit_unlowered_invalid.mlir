@@ -33,7 +33,7 @@ kv.kernel @no_codec spec("store/bf16/d128/g1/page16/bf16") tile("16x0/1/4") {
 
 // -----
 
-// expected-error @below {{emit: device function 'Unknown' is not in the codec table; decoders: bf16, f16, e4m3, e2m1, encoders: bf16, f16, e4m3, e2m1; let kv-lower-codec choose}}
+// expected-error @below {{emit: device function 'Unknown' is not in the codec table; decoders: bf16, f16, e4m3, e5m2, i8, u4, e2m1, encoders: bf16, f16, e4m3, e5m2, i8, u4, e2m1, ue8m0; let kv-lower-codec choose}}
 kv.kernel @unknown spec("store/bf16/d128/g1/page16/bf16") tile("16x0/1/4") {
   %x = kv.load_rows "k" : !kv.mat<n x d, bf16>
   %c, %s = kv.quantize %x encoder("Unknown")

@@ -117,8 +117,8 @@ std::vector<Sample> BoundarySamples(const std::string& name) {
   return samples;
 }
 
-// Every f16 and bf16 pattern as f32, with its e4m3 code.
-std::vector<Sample> All16BitSamples() {
+// Every f16 and bf16 pattern as f32, with its code at `golden` of encode16.bin.
+std::vector<Sample> All16BitSamples(int golden) {
   std::ifstream stream(GoldenPath("encode16.bin"), std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(stream)), {});
   std::vector<Sample> samples;
@@ -126,8 +126,9 @@ std::vector<Sample> All16BitSamples() {
   for (uint32_t code = 0; code < 65536; ++code) {
     samples.push_back(
         {std::bit_cast<uint32_t>(DecodeF16(static_cast<uint16_t>(code))),
-         static_cast<uint8_t>(bytes[code])});
-    samples.push_back({code << 16, static_cast<uint8_t>(bytes[65536 + code])});
+         static_cast<uint8_t>(bytes[golden + code])});
+    samples.push_back(
+        {code << 16, static_cast<uint8_t>(bytes[golden + 65536 + code])});
   }
   return samples;
 }
@@ -137,7 +138,7 @@ struct EncodeCase {
   const char* header;
   const char* golden;
   int code_bits;
-  bool from_16_bit;  // also every 16-bit pattern
+  int golden_16;  // also every 16-bit pattern: place in encode16.bin, or -1
 };
 
 class DeviceEncode : public ::testing::TestWithParam<EncodeCase> {};
@@ -146,8 +147,8 @@ TEST_P(DeviceEncode, AgreesWithGolden) {
   const EncodeCase& c = GetParam();
   std::vector<Sample> samples = BoundarySamples(c.golden);
   ASSERT_GT(samples.size(), 50u);
-  if (c.from_16_bit) {
-    const std::vector<Sample> more = All16BitSamples();
+  if (c.golden_16 >= 0) {
+    const std::vector<Sample> more = All16BitSamples(c.golden_16);
     ASSERT_EQ(more.size(), 2u * 65536);
     samples.insert(samples.end(), more.begin(), more.end());
   }
@@ -183,16 +184,21 @@ TEST_P(DeviceEncode, AgreesWithGolden) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, DeviceEncode,
-    ::testing::Values(EncodeCase{"E4m3EncodePlaced", "formats/e4m3.cuh",
-                                 "encode_f32_e4m3fn_satfinite.tsv", 8, true},
-                      EncodeCase{"E4m3EncodeHardware",
-                                 "formats/e4m3_hardware.cuh",
-                                 "encode_f32_e4m3fn_satfinite.tsv", 8, true},
-                      EncodeCase{"E2m1EncodePlaced", "formats/e2m1.cuh",
-                                 "encode_f32_e2m1.tsv", 4, false},
-                      EncodeCase{"E2m1EncodeHardware",
-                                 "formats/e2m1_hardware.cuh",
-                                 "encode_f32_e2m1.tsv", 4, false}),
+    ::testing::Values(
+        EncodeCase{"E4m3EncodePlaced", "formats/e4m3.cuh",
+                   "encode_f32_e4m3fn_satfinite.tsv", 8, 0},
+        EncodeCase{"E4m3EncodeHardware", "formats/e4m3_hardware.cuh",
+                   "encode_f32_e4m3fn_satfinite.tsv", 8, 0},
+        EncodeCase{"E5m2EncodePlaced", "formats/e5m2.cuh",
+                   "encode_f32_e5m2_satfinite.tsv", 8, 0x20000},
+        EncodeCase{"E5m2EncodeHardware", "formats/e5m2_hardware.cuh",
+                   "encode_f32_e5m2_satfinite.tsv", 8, 0x20000},
+        EncodeCase{"Ue8m0EncodeCeil", "formats/ue8m0.cuh",
+                   "encode_f32_ue8m0_roundup.tsv", 8, -1},
+        EncodeCase{"E2m1EncodePlaced", "formats/e2m1.cuh",
+                   "encode_f32_e2m1.tsv", 4, -1},
+        EncodeCase{"E2m1EncodeHardware", "formats/e2m1_hardware.cuh",
+                   "encode_f32_e2m1.tsv", 4, -1}),
     [](const auto& info) { return std::string(info.param.name); });
 
 struct DecodeCase {
@@ -203,6 +209,9 @@ struct DecodeCase {
   int repay_exponent;  // value = 2^repay_exponent * decoded
   bool scale_pair;     // takes two codes, not four
 };
+
+float DecodeUint4(uint8_t code) { return code; }
+float DecodeInt8(uint8_t code) { return static_cast<int8_t>(code); }
 
 class DeviceDecode : public ::testing::TestWithParam<DecodeCase> {};
 
@@ -267,11 +276,34 @@ INSTANTIATE_TEST_SUITE_P(
                    true},
         DecodeCase{"E4m3ScalePairHardware", "formats/e4m3_hardware.cuh", 8,
                    DecodeE4m3, 0, true},
+        DecodeCase{"E5m2ToF16Placed4", "formats/e5m2.cuh", 8, DecodeE5m2, 0,
+                   false},
+        DecodeCase{"Int8ToF16Offset4", "formats/int8.cuh", 8, DecodeInt8, 0,
+                   false},
+        DecodeCase{"Uint4ToF16Offset4", "formats/uint4.cuh", 4, DecodeUint4, 0,
+                   false},
         DecodeCase{"E2m1ToF16Table4", "formats/e2m1.cuh", 4, DecodeE2m1, 0,
                    false},
         DecodeCase{"E2m1ToF16Hardware4", "formats/e2m1_hardware.cuh", 4,
                    DecodeE2m1, 0, false}),
     [](const auto& info) { return std::string(info.param.name); });
+
+TEST(DeviceDecodeUe8m0, IsExactForEveryCode) {
+  std::vector<uint32_t> in;
+  for (uint32_t code = 0; code < 256; ++code) in.push_back(code);
+  const std::vector<uint32_t> out = RunOnHost(
+      KernelText(
+          Include("formats/ue8m0.cuh"),
+          "arch::StoreGlobal(args.out + i, arch::Bits("
+          "formats::Ue8m0ToF32(arch::LoadGlobal<u32>(args.in + i))));\n"),
+      in, 256, 256);
+  for (uint32_t code = 0; code < 255; ++code) {
+    EXPECT_EQ(out[code],
+              std::bit_cast<uint32_t>(DecodeUe8m0(static_cast<uint8_t>(code))))
+        << code;
+  }
+  EXPECT_TRUE(std::isnan(std::bit_cast<float>(out[255])));
+}
 
 struct RowCase {
   const char* format;
@@ -282,7 +314,9 @@ struct RowCase {
 class DeviceRow : public ::testing::TestWithParam<RowCase> {};
 
 constexpr int kRowElements = 64;  // 4 lanes of 16
-constexpr int kRowOutWords = 4 * 10;
+// Of a lane: 8 words of codes, row scale, row minimum, block scale.
+constexpr int kLaneOutWords = 11;
+constexpr int kRowOutWords = 4 * kLaneOutWords;
 
 // Rows that leave no room: ordinary ones over many magnitudes, zeros, -0.0, a
 // zero block, tiny blocks, NaN, infinities, the largest f32.
@@ -323,6 +357,12 @@ std::vector<std::vector<float>> Rows() {
   return rows;
 }
 
+// Bit for bit, or both NaN.
+bool SameFloat(uint32_t bits, float expected) {
+  return bits == std::bit_cast<uint32_t>(expected) ||
+         (std::isnan(std::bit_cast<float>(bits)) && std::isnan(expected));
+}
+
 TEST_P(DeviceRow, MatchesTheHostCodec) {
   const RowCase& c = GetParam();
   const auto format = FindFormat(c.format);
@@ -337,21 +377,22 @@ TEST_P(DeviceRow, MatchesTheHostCodec) {
   for (const char* header : c.headers) {
     if (header != nullptr) includes += Include(header);
   }
-  // Lane i % 4 of row i / 4 writes its codes, the row scale, the block scale.
+  // Lane i % 4 of row i / 4.
   const std::string text = KernelText(
       includes,
       absl::StrCat(
           "using Q = formats::", c.quantizer, ";\n",
           "float x[16]; for (int j = 0; j < 16; ++j) x[j] = "
           "arch::FromBits(arch::LoadGlobal<u32>(args.in + 16 * i + j));\n"
-          "u32 codes[Q::kCodeBits / 2]; float row_scale = 0; u32 block = 0;\n"
+          "u32 codes[Q::kCodeBits / 2]; formats::Sidecars s = {0, 0, 0};\n"
           "Q::template Quantize<4>(x, ",
-          kGiven,
-          "f, codes, row_scale, block);\n"
+          kGiven, "f, codes, s);\n", "u32* out = args.out + ", kLaneOutWords,
+          " * i;\n"
           "for (int j = 0; j < Q::kCodeBits / 2; ++j) "
-          "arch::StoreGlobal(args.out + 10 * i + j, codes[j]);\n"
-          "arch::StoreGlobal(args.out + 10 * i + 8, arch::Bits(row_scale));\n"
-          "arch::StoreGlobal(args.out + 10 * i + 9, block);\n"));
+          "arch::StoreGlobal(out + j, codes[j]);\n"
+          "arch::StoreGlobal(out + 8, arch::Bits(s.row_scale));\n"
+          "arch::StoreGlobal(out + 9, arch::Bits(s.row_minimum));\n"
+          "arch::StoreGlobal(out + 10, s.block_scale);\n"));
   // Whole warps, so that every lane takes part in the row's reductions.
   const int items = static_cast<int>(rows.size()) * 4;
   ASSERT_EQ(items % kThreads, 0);
@@ -363,19 +404,21 @@ TEST_P(DeviceRow, MatchesTheHostCodec) {
     const QuantizedRow expected = QuantizeRow(**format, rows[r], kGiven);
     std::vector<uint8_t> codes, blocks;
     const uint32_t* lanes = out.data() + r * kRowOutWords;
+    const int lanes_of_block = (*format)->block / 16;
     for (int lane = 0; lane < 4; ++lane) {
+      const uint32_t* own = lanes + kLaneOutWords * lane;
       for (int byte = 0; byte < 4 * words; ++byte) {
-        codes.push_back(lanes[10 * lane + byte / 4] >> (8 * (byte % 4)));
+        codes.push_back(own[byte / 4] >> (8 * (byte % 4)));
       }
-      if ((*format)->block != 0) blocks.push_back(lanes[10 * lane + 9]);
+      if (lanes_of_block != 0 && lane % lanes_of_block == 0) {
+        blocks.push_back(own[10]);
+      }
     }
-    const bool scale_equal =
-        lanes[8] == std::bit_cast<uint32_t>(expected.row_scale) ||
-        (std::isnan(std::bit_cast<float>(lanes[8])) &&
-         std::isnan(expected.row_scale));
-    const bool equal =
-        codes == expected.codes && blocks == expected.block_scales;
-    if (equal && scale_equal) continue;
+    if (codes == expected.codes && blocks == expected.block_scales &&
+        SameFloat(lanes[8], expected.row_scale) &&
+        SameFloat(lanes[9], expected.row_min)) {
+      continue;
+    }
     ++failures;
     ADD_FAILURE() << c.quantizer << ": row " << r << " starting with "
                   << rows[r][0] << ", " << rows[r][1] << " differs: scale "
@@ -391,17 +434,38 @@ INSTANTIATE_TEST_SUITE_P(
                 "E4m3Row<formats::E4m3EncodePlaced>",
                 {"formats/e4m3_row.cuh"}},
         RowCase{"e4m3_tensor",
-                "E4m3Tensor<formats::E4m3EncodePlaced>",
-                {"formats/e4m3_tensor.cuh"}},
+                "Fp8Tensor<formats::E4m3EncodePlaced>",
+                {"formats/fp8_given.cuh", "formats/e4m3.cuh"}},
+        RowCase{"e4m3_head",
+                "Fp8Head<formats::E4m3EncodePlaced>",
+                {"formats/fp8_given.cuh", "formats/e4m3.cuh"}},
+        RowCase{"e5m2_tensor",
+                "Fp8Tensor<formats::E5m2EncodePlaced>",
+                {"formats/fp8_given.cuh", "formats/e5m2.cuh"}},
+        RowCase{"int8_row",
+                "Int8Row<formats::Int8Encode>",
+                {"formats/int8_row.cuh", "formats/int8.cuh"}},
+        RowCase{"int4_row",
+                "Int4Row<formats::Uint4Encode>",
+                {"formats/int4_row.cuh", "formats/uint4.cuh"}},
+        RowCase{"mxfp8",
+                "Mxfp8<formats::Ue8m0EncodeCeil, formats::E4m3EncodePlaced>",
+                {"formats/mx.cuh", "formats/e4m3.cuh"}},
+        RowCase{"mxfp4",
+                "Mxfp4<formats::Ue8m0EncodeCeil, formats::E2m1EncodePlaced>",
+                {"formats/mx.cuh", "formats/e2m1.cuh"}},
         RowCase{
             "nvfp4_row",
             "Nvfp4Row<formats::E4m3EncodePlaced, formats::E2m1EncodePlaced>",
-            {"formats/nvfp4_row.cuh"}},
+            {"formats/nvfp4.cuh"}},
         RowCase{"nvfp4_row",
                 "Nvfp4Row<formats::E4m3EncodeHardware, "
                 "formats::E2m1EncodeHardware>",
-                {"formats/nvfp4_row.cuh", "formats/e4m3_hardware.cuh",
+                {"formats/nvfp4.cuh", "formats/e4m3_hardware.cuh",
                  "formats/e2m1_hardware.cuh"}},
+        RowCase{"nvfp4",
+                "Nvfp4<formats::E4m3EncodePlaced, formats::E2m1EncodePlaced>",
+                {"formats/nvfp4.cuh"}},
         RowCase{"bf16", "Bf16Row", {"formats/plain.cuh"}},
         RowCase{"f16", "F16Row", {"formats/plain.cuh"}}),
     [](const auto& info) {

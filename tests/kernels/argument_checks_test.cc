@@ -177,6 +177,16 @@ TEST(Store, GivenScaleMustBePositive) {
       "or 1");
 }
 
+TEST(Store, HeadScalesMustBeInMemory) {
+  const Bench bench(Generated(SmallCase("e4m3_head")));
+  StoreArgs args = bench.target->StoreArguments();
+  args.k.scale_ptr = nullptr;
+  EXPECT_EQ(
+      RunStore(*bench.Kernel(KernelKind::kStore), args, nullptr).message(),
+      "store: k.scale_ptr is null; it must point to the 2 f32 scales of the kv "
+      "heads; pass memory of the engine's target");
+}
+
 TEST(Store, NothingToDoNeedsNoPointers) {
   const Bench bench(Generated(SmallCase("e4m3_row")));
   StoreArgs args = {};

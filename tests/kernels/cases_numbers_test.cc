@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/formats/codec.h"
 #include "compiler/tile/tile_selector.h"
 #include "kernels/extend.h"
@@ -191,6 +192,111 @@ TEST(OnlineSoftmax, RisingScores) {
   }
 }
 
+// All tokens weigh the same, so that a weight's rounding error is the same in
+// all of them: the part of a value that is its row's minimum must have it too.
+TEST(Int4, EqualWeightsLeaveNoBias) {
+  CaseOptions options = Small("int4_row", {1, 2}, {900, 333});
+  options.q = Zero;
+  // Every row holds all values of one of two ranges, so that there are two
+  // scales; the weights of the smaller one are rounded.
+  options.v = [](int64_t token, int head, int d) {
+    const int step =
+        static_cast<int>((token * 31 + head * 7 + d * 5) % 61) - 30;
+    return static_cast<float>(step) / (token % 2 == 0 ? 10.0f : 12.0f);
+  };
+  options.causal = false;
+  options.out_type = DType::kF32;
+  ExpectCaseRight(options);
+}
+
+// Rows of one value have the smallest scale: their weights vanish beside those
+// of other rows, and all of the value is the minimum.
+TEST(Int4, ConstantRowsBesideOthers) {
+  CaseOptions options = Small("int4_row", {1, 12}, {100, 45});
+  options.out_type = DType::kF32;
+  options.v = [](int64_t token, int head, int d) {
+    const float other = static_cast<float>((token * 31 + head * 7 + d) % 13);
+    return token % 3 == 0 ? other - 6.0f : 5.0f;
+  };
+  options.k = [](int64_t token, int head, int d) {
+    const float other = static_cast<float>((token * 17 + head * 3 + d) % 11);
+    return token % 4 == 0 ? 0.25f : (other - 5.0f) / 4;
+  };
+  ExpectCaseRight(options);
+}
+
+TEST(Int4, KeysFarFromZero) {
+  CaseOptions options = Small("int4_row", {1, 12}, {100, 45});
+  options.k = [](int64_t token, int head, int d) {
+    return 3.0f + static_cast<float>((token * 17 + head * 3 + d * 5) % 11) / 8;
+  };
+  ExpectCaseRight(options);
+}
+
+// Each group of keys raises the references that the minima are summed under.
+TEST(Int4, RisingScores) {
+  CaseOptions options = Small("int4_row", {1, 12}, {100, 80});
+  options.sm_scale = 1;
+  options.q = [](int64_t, int, int d) { return d == 0 ? 1.0f : 0.0f; };
+  options.k = [](int64_t token, int, int d) {
+    return d == 0 ? static_cast<float>(token % 100) / 2 : 0.0f;
+  };
+  options.v = [](int64_t token, int head, int d) {
+    return static_cast<float>(token % 7) - 3.0f +
+           static_cast<float>((head + d) % 5) / 8;
+  };
+  ExpectCaseRight(options);
+}
+
+TEST(Int4, ZeroRowsGiveZero) {
+  CaseOptions options = Small("int4_row", {1, 3}, {40, 5});
+  options.v = Zero;
+  options.out_type = DType::kF32;
+  ExpectCaseRight(options);
+}
+
+// Scales of blocks as far apart as f32 allows, within a row and between tokens.
+TEST(Mx, ScalesOfBlocksSpread) {
+  for (const char* format : {"mxfp8", "mxfp4"}) {
+    for (int spread : {0, 1, 2}) {
+      CaseOptions options = Small(format, {1, 12}, {100, 45});
+      options.name = absl::StrCat(format, " spread ", spread);
+      options.head_dim = 96;
+      options.out_type = DType::kF32;
+      options.source_type = DType::kF32;
+      options.v = [=](int64_t token, int head, int d) {
+        const float x =
+            static_cast<float>((token * 31 + head * 7 + d * 5) % 13) - 5.5f;
+        const int exponent = spread == 0 ? 40 * (d / 32 - 1)  // blocks
+                             : spread == 1
+                                 ? static_cast<int>(token / 16) * 9  // tokens
+                                 : -118;                             // near 0
+        return std::ldexp(x, exponent);
+      };
+      ExpectCaseRight(options, spread, 1);
+    }
+  }
+}
+
+// All blocks of a key have a say, whatever their scales.
+TEST(Mx, KeysOfSpreadBlocks) {
+  for (const char* format : {"mxfp8", "mxfp4"}) {
+    CaseOptions options = Small(format, {1, 12}, {100, 45});
+    options.head_dim = 96;
+    options.source_type = options.query_type = DType::kF32;
+    options.k = [](int64_t token, int head, int d) {
+      const float x =
+          static_cast<float>((token * 31 + head * 7 + d * 5) % 13) - 5.5f;
+      return std::ldexp(x, 5 * (d / 32 - 1));
+    };
+    options.q = [](int64_t token, int head, int d) {
+      const float x = static_cast<float>((token * 3 + head * 5 + d) % 7) - 3.0f;
+      return std::ldexp(x, -5 * (d / 32 - 1)) / 8;
+    };
+    ExpectCaseRight(options);
+  }
+}
+
 TEST(Case32, LongUniformSumDoesNotDrift) {
   CaseOptions options = Small("e4m3_row", {1}, {131072});
   options.num_q_heads = options.num_kv_heads = 1;
@@ -273,8 +379,9 @@ TEST(Case35, ColdPrefillAndExtendOverThePrefixAgree) {
 }
 
 TEST(Case36, ConstantValuesAndUniformScores) {
-  for (const char* format : {"bf16", "e4m3_tensor", "e4m3_row", "nvfp4_row"}) {
-    CaseOptions options = Small(format, {1, 2}, {100, 33});
+  for (const KvFormat& format : kFormats) {
+    if (!format.served) continue;
+    CaseOptions options = Small(std::string(format.name), {1, 2}, {100, 33});
     options.q = Zero;
     options.v = [](int64_t, int, int) { return 1.75f; };
     options.k_scale = 0.5f;

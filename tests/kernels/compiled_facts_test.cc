@@ -38,7 +38,7 @@ std::vector<Point> Points() {
   for (const KvFormat& format : kFormats) {
     if (!format.served) continue;
     for (int head_dim : {64, 128, 256}) {
-      for (const char* kernel : {"store", "decode", "extend"}) {
+      for (const char* kernel : {"store", "decode", "extend", "gather"}) {
         specs.push_back(absl::StrCat(kernel, "/", format.name, "/d", head_dim,
                                      "/g4/page16/bf16"));
       }
@@ -61,7 +61,7 @@ std::vector<Point> Points() {
 
 TEST(CompiledFacts, SharedBytesMeetTheModelAndNothingSpills) {
   const std::vector<Point> points = Points();
-  ASSERT_EQ(points.size(), (5u * 3 * 3 + 3 + std::size(kFeatureSpecs)) * 10);
+  ASSERT_EQ(points.size(), (12u * 3 * 4 + 3 + std::size(kFeatureSpecs)) * 10);
   std::vector<std::string> failures;
   std::string unavailable;
   std::mutex mutex;

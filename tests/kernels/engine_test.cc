@@ -262,7 +262,9 @@ TEST_F(EngineTest, RefusesByName) {
   EXPECT_TRUE(absl::IsInvalidArgument(head_dim)) << head_dim;
   EXPECT_THAT(std::string(head_dim.message()), HasSubstr("72"));
   spec = Spec("store/e4m3_row/d64/g1/page16/bf16");
-  spec.k_format = spec.v_format = *FindFormat("mxfp8");
+  KvFormat unserved = **FindFormat("mxfp8");
+  unserved.served = false;
+  spec.k_format = spec.v_format = &unserved;
   const absl::Status format = Make()->Prepare(spec).status();
   EXPECT_TRUE(absl::IsUnimplemented(format)) << format;
   EXPECT_THAT(std::string(format.message()), HasSubstr("mxfp8"));

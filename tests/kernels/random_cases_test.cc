@@ -48,17 +48,26 @@ int DrawHeadDim(Draw& draw) {
 Family DrawFamily(Draw& draw) {
   Family family;
   CaseOptions& options = family.options;
-  const auto format = [&] {
-    return draw.Of<const char*>(
-        {"bf16", "f16", "e4m3_tensor", "e4m3_row", "nvfp4_row"});
+  const auto format = [&](int head_dim) {
+    const KvFormat* format;
+    do {
+      const int last = static_cast<int>(std::size(kFormats)) - 1;
+      format = &kFormats[draw.Between(0, last)];
+    } while (!CheckFormat(*format, head_dim).ok());
+    return std::string(format->name);
   };
   const auto type = [&] {
     return draw.Of({DType::kF32, DType::kBf16, DType::kF16});
   };
-  options.format = format();
-  if (draw.OneIn(2)) options.v_format = format();
   options.head_dim = DrawHeadDim(draw);
   if (draw.OneIn(3)) options.v_head_dim = DrawHeadDim(draw);
+  const int v_head_dim =
+      options.v_head_dim != 0 ? options.v_head_dim : options.head_dim;
+  options.format = format(options.head_dim);
+  if (draw.OneIn(2) ||
+      !CheckFormat(*FindFormat(options.format).value(), v_head_dim).ok()) {
+    options.v_format = format(v_head_dim);
+  }
   options.num_kv_heads = draw.Between(1, 3);
   const int group =
       draw.OneIn(12) ? 128 : draw.Of({1, 2, 3, 4, 5, 7, 8, 12, 16, 24});

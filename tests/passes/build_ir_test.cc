@@ -59,6 +59,19 @@ TEST_P(EveryFormat, StoreVerifies) {
   EXPECT_EQ(CountOps(*module, "kv.store_codes"), 2);
 }
 
+// Rows that are written keep their dequant: no dot could take the scales.
+TEST_P(EveryFormat, GatherVerifiesAndKeepsEachDequant) {
+  const mlir::OwningOpRef<mlir::ModuleOp> module =
+      BuildIr(SpecFor(KernelKind::kGather, *GetParam()), context_);
+  ASSERT_TRUE(mlir::succeeded(mlir::verify(*module)));
+  EXPECT_EQ(CountOps(*module, "kv.store_rows"), 2);
+  mlir::PassManager manager(&context_);
+  manager.addNestedPass<kv::KernelOp>(createKvPlaceScales());
+  ASSERT_TRUE(mlir::succeeded(manager.run(*module)));
+  EXPECT_EQ(CountOps(*module, "kv.dequant"), 2);
+  EXPECT_EQ(CountOps(*module, "kv.decode"), 0);
+}
+
 std::vector<const KvFormat*> Formats() {
   std::vector<const KvFormat*> formats;
   for (const KvFormat& format : kFormats) formats.push_back(&format);

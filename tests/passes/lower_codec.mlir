@@ -191,3 +191,17 @@ kv.kernel @store {
   %e = kv.quantize %y : (!kv.mat<n x e, bf16>) -> !kv.codes<n x e, bf16>
   kv.yield
 }
+
+// Rows that are written: the dequant names what decodes its codes.
+// ALL-LABEL: kv.kernel @written
+// SM80: kv.dequant %{{.*}} scales(%{{.*}}) sequence("E4m3ToF16Placed4") : (!kv.codes<n x d, e4m3>, !kv.scale<n>) -> !kv.mat<n x d, f32>
+// SM89: kv.dequant %{{.*}} scales(%{{.*}}) sequence("E4m3ToF16Hardware4") : (!kv.codes<n x d, e4m3>, !kv.scale<n>) -> !kv.mat<n x d, f32>
+// SM100: kv.dequant %{{.*}} scales(%{{.*}}) sequence("E4m3ToF16Hardware4") : (!kv.codes<n x d, e4m3>, !kv.scale<n>) -> !kv.mat<n x d, f32>
+kv.kernel @written {
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %s = kv.load_scale "k" : !kv.scale<n>
+  %r = kv.dequant %c scales(%s)
+      : (!kv.codes<n x d, e4m3>, !kv.scale<n>) -> !kv.mat<n x d, f32>
+  kv.store_rows "k" %r : !kv.mat<n x d, f32>
+  kv.yield
+}

@@ -1,14 +1,5 @@
 // RUN: kvforge-opt %s -split-input-file -verify-diagnostics -kv-lower-codec=gpu=sm_100
 
-kv.kernel @element {
-  %c = kv.load_codes "k" : !kv.codes<n x d, e5m2>
-  // expected-error @below {{no device function decodes e5m2 exactly on sm_100; elements that have one: bf16, f16, e4m3, e2m1; use a format of one of these}}
-  %k = kv.decode %c : (!kv.codes<n x d, e5m2>) -> !kv.mat<n x d, f32>
-  kv.yield
-}
-
-// -----
-
 // e4m3 * e4m3: 4 + 4 significand bits fit f16, but 448 * 448 passes 65504; with
 // the scale placed, 2^-8 lower, the smallest product is 2^-26, below 2^-24.
 kv.kernel @range {
@@ -29,25 +20,5 @@ kv.kernel @block_scale {
   // expected-error @below {{no device function decodes e2m1 with a block scale of ue8m0 exactly on sm_100}}
   %k = kv.decode %c, %b
       : (!kv.codes<n x d, e2m1>, !kv.scale<n x d/32, ue8m0>) -> !kv.mat<n x d, f32>
-  kv.yield
-}
-
-// -----
-
-kv.kernel @encode {
-  %x = kv.load_rows "k" : !kv.mat<n x d, bf16>
-  // expected-error @below {{no device function encodes i8 exactly on sm_100; elements that have one: bf16, f16, e4m3, e2m1; use a format of one of these}}
-  %c, %s = kv.quantize %x
-      : (!kv.mat<n x d, bf16>) -> (!kv.codes<n x d, i8>, !kv.scale<n>)
-  kv.yield
-}
-
-// -----
-
-kv.kernel @encode_scale {
-  %x = kv.load_rows "k" : !kv.mat<n x d, bf16>
-  // expected-error @below {{no device function encodes ue8m0 exactly on sm_100}}
-  %c, %s = kv.quantize %x : (!kv.mat<n x d, bf16>)
-      -> (!kv.codes<n x d, e2m1>, !kv.scale<n x d/32, ue8m0>)
   kv.yield
 }

@@ -397,3 +397,16 @@ kv.kernel @left {
       : !kv.mat<n x d, f32>, !kv.mat<m x d, bf16> -> !kv.mat<n x m, f32>
   kv.yield %o : !kv.mat<n x m, f32>
 }
+
+// Rows that are written, not multiplied: the dequant stays whole.
+// CHECK-LABEL: kv.kernel @written
+// CHECK: %[[R:.*]] = kv.dequant %{{.*}} scales(%{{.*}}) : (!kv.codes<n x d, e4m3>, !kv.scale<n>) -> !kv.mat<n x d, f32>
+// CHECK-NEXT: kv.store_rows "k" %[[R]]
+kv.kernel @written {
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %s = kv.load_scale "k" : !kv.scale<n>
+  %r = kv.dequant %c scales(%s)
+      : (!kv.codes<n x d, e4m3>, !kv.scale<n>) -> !kv.mat<n x d, f32>
+  kv.store_rows "k" %r : !kv.mat<n x d, f32>
+  kv.yield
+}

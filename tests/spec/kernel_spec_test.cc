@@ -44,6 +44,8 @@ INSTANTIATE_TEST_SUITE_P(
         // store serves every group
         Spelling{"store/e4m3_row/d128/g7/page16/bf16",
                  "store/e4m3_row/d128/g1/page16/bf16"},
+        Spelling{"gather/nvfp4_row/d96/g8/page48/f32/v=bf16/order=hnd",
+                 "gather/nvfp4_row/d96/g1/page48/f32/order=hnd/v=bf16"},
         Spelling{"merge/d128/bf16", "merge/d128/bf16"},
         Spelling{"merge/d512/f32", "merge/d512/f32"},
         // keys in any order come out sorted
@@ -102,15 +104,16 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"merge/d128", kInvalid, "supported: merge/dD/TYPE"},
         Refusal{"decoder/bf16/d64/g1/page1/bf16", kInvalid,
                 "kernel 'decoder' is unknown; supported: store, decode, "
-                "extend, merge; begin with one of these"},
-        Refusal{"gather/bf16/d64/g1/page1/bf16", kUnserved,
-                "kernel gather is named but not served in this version"},
+                "extend, merge, gather; begin with one of these"},
+        Refusal{"gather/bf16/d64/g1/page1/bf16/out=f32", kInvalid,
+                "key 'out' does not belong to gather; supported: gather takes "
+                "the keys dv, order, v"},
         Refusal{"decode/fp8/d64/g1/page1/bf16", kInvalid,
                 "format 'fp8' does not exist"},
-        Refusal{"decode/int8_row/d64/g1/page1/bf16", kUnserved,
-                "format int8_row is named but not served in this version"},
-        Refusal{"decode/bf16/d64/g1/page1/bf16/v=mxfp8", kUnserved,
-                "format mxfp8 is named but not served"},
+        Refusal{"decode/mxfp8/d80/g1/page1/bf16", kInvalid,
+                "a block scale covers 32 elements"},
+        Refusal{"decode/bf16/d80/g1/page1/bf16/v=mxfp4", kInvalid,
+                "a block scale covers 32 elements"},
         Refusal{"decode/bf16/D64/g1/page1/bf16", kInvalid,
                 "'D64' stands where dNUMBER belongs"},
         Refusal{"decode/bf16/d64/page1/g1/bf16", kInvalid,
@@ -220,16 +223,26 @@ KernelSpec RandomSpec(std::mt19937& rng) {
   };
   constexpr DType kTypes[] = {DType::kF32, DType::kBf16, DType::kF16};
   KernelSpec spec;
-  spec.kernel = static_cast<KernelKind>(below(4));
+  spec.kernel = static_cast<KernelKind>(below(5));
   spec.head_dim = spec.v_head_dim = head_dim();
   spec.type = spec.out = kTypes[below(3)];
   if (spec.kernel == KernelKind::kMerge) return spec;
-  spec.k_format = spec.v_format = formats[below(formats.size())];
-  if (below(2)) spec.v_format = formats[below(formats.size())];
   if (below(2)) spec.v_head_dim = head_dim();
+  const auto format = [&](int dim) {
+    const KvFormat* drawn;
+    do {
+      drawn = formats[below(formats.size())];
+    } while (!CheckFormat(*drawn, dim).ok());
+    return drawn;
+  };
+  spec.k_format = format(spec.head_dim);
+  spec.v_format = format(spec.v_head_dim);
   spec.page_size = 1 + below(65536);
   spec.order = below(2) ? SlotOrder::kHnd : SlotOrder::kNhd;
-  if (spec.kernel == KernelKind::kStore) return spec;
+  if (spec.kernel == KernelKind::kStore ||
+      spec.kernel == KernelKind::kGather) {
+    return spec;
+  }
   spec.group = 1 + below(kMaxGroup);
   spec.out = kTypes[below(3)];
   spec.mask = static_cast<MaskKind>(below(3));

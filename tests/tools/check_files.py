@@ -48,6 +48,8 @@ write("bad_page", header, flipped("page_table", 3, 0x40))
 write("bad_heads", with_case(num_q_heads=7), body)
 write("bad_json", {**header, "__metadata__": {"case": "{"}}, body)
 (folder / "empty.safetensors").write_bytes(b"")
+# A softcap that no kernel has.
+write("bad_softcap", with_case(softcap=-1.0), body)
 # A pool that no machine has.
 write("huge_pool", with_case(num_pages=2**31 - 1), body)
 # A template that replaces none; a manifest that is not UTF-8.

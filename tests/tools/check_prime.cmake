@@ -29,10 +29,13 @@ set(prime prime ${FOLDER}/manifest.txt --gpus host-sm_80 --cache ${cache})
 expect(0 "^2 compiled, 0 found, 0 failed" ${prime} -j 2 --shard 0/2)
 expect(0 "^2 compiled, 2 found, 0 failed" ${prime} -j 2)
 expect(0 "^0 compiled, 4 found, 0 failed" ${prime})
-expect(1 "^0 compiled, 4 found, 1 failed"
-  ${prime} store/e5m2_tensor/d64/g1/page16/f32)
+# A SPEC that does not compile: its template is broken.
+file(WRITE ${FOLDER}/broken/kernels/store.cuh "#error broken\n")
+expect(1 "^0 compiled, 0 found, 1 failed" prime store/bf16/d64/g1/page16/f32
+  --gpus host-sm_80 --cache ${FOLDER}/broken-cache
+  --templates ${FOLDER}/broken)
 if(NOT output MATCHES
-   "failed: store/e5m2_tensor/d64/g1/page16/f32 for host-sm_80: ")
+   "failed: store/bf16/d64/g1/page16/f32 for host-sm_80: ")
   message(FATAL_ERROR "the failing SPEC is not named")
 endif()
 expect(0 "^4 entries whole, 6 of the manifest, 0 problems$" verify ${cache})

@@ -30,8 +30,13 @@ constexpr bool kScaleQueryRows = true;
 struct KSide {
   static constexpr int kCodeBits = 8;
   static constexpr bool kRowScale = false;
+  static constexpr bool kRowMinimum = false;
   static constexpr int kBlock = 0;
-  // Two block scale codes to a pair of operands; kBlock > 0 only.
+  // Whether Decode4 multiplies by block scales; else they are factors.
+  static constexpr bool kBlockInOperand = false;
+  // A block scale code to the factor of a partial dot or a weight.
+  static __device__ float BlockFactor(u32 code);
+  // Two block scale codes to a pair of operands.
   static __device__ u32 BlockScalePair(u32 first, u32 second);
   // Four codes in consecutive bits of (lo, hi) to two pairs of operands.
   static __device__ void Decode4(u32 lo, u32 /*hi*/, u32 /*block_scales*/, u32 (&out)[2]) {
@@ -41,8 +46,13 @@ struct KSide {
 struct VSide {
   static constexpr int kCodeBits = 8;
   static constexpr bool kRowScale = false;
+  static constexpr bool kRowMinimum = false;
   static constexpr int kBlock = 0;
-  // Two block scale codes to a pair of operands; kBlock > 0 only.
+  // Whether Decode4 multiplies by block scales; else they are factors.
+  static constexpr bool kBlockInOperand = false;
+  // A block scale code to the factor of a partial dot or a weight.
+  static __device__ float BlockFactor(u32 code);
+  // Two block scale codes to a pair of operands.
   static __device__ u32 BlockScalePair(u32 first, u32 second);
   // Four codes in consecutive bits of (lo, hi) to two pairs of operands.
   static __device__ void Decode4(u32 lo, u32 /*hi*/, u32 /*block_scales*/, u32 (&out)[2]) {
@@ -57,8 +67,9 @@ __device__ float ScoreUniform(const AttentionArgs& args, int /*kv_head*/) {
   s = s * args.sm_scale;
   return s;
 }
-// One score, natural units, from the dot of q and k.
-__device__ float ScoreMap(float dot, float uniform, float /*k_row_scale*/) {
+// One score, natural units, from the dot of q and k; q_sum is the sum of q's channels.
+__device__ float ScoreMap(float dot, float uniform, float /*k_row_scale*/,
+                          float /*q_sum*/, float /*k_minimum*/) {
   float s = dot;
   s = s * uniform;
   s = formats::Softcap(s, 30.0f);

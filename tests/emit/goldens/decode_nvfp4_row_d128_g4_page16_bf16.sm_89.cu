@@ -31,8 +31,13 @@ constexpr bool kScaleQueryRows = true;
 struct KSide {
   static constexpr int kCodeBits = 4;
   static constexpr bool kRowScale = true;
+  static constexpr bool kRowMinimum = false;
   static constexpr int kBlock = 16;
-  // Two block scale codes to a pair of operands; kBlock > 0 only.
+  // Whether Decode4 multiplies by block scales; else they are factors.
+  static constexpr bool kBlockInOperand = true;
+  // A block scale code to the factor of a partial dot or a weight.
+  static __device__ float BlockFactor(u32 code);
+  // Two block scale codes to a pair of operands.
   static __device__ u32 BlockScalePair(u32 first, u32 second) {
     return formats::E4m3ScalePairHardware(first, second);
   }
@@ -46,8 +51,13 @@ struct KSide {
 struct VSide {
   static constexpr int kCodeBits = 4;
   static constexpr bool kRowScale = true;
+  static constexpr bool kRowMinimum = false;
   static constexpr int kBlock = 16;
-  // Two block scale codes to a pair of operands; kBlock > 0 only.
+  // Whether Decode4 multiplies by block scales; else they are factors.
+  static constexpr bool kBlockInOperand = true;
+  // A block scale code to the factor of a partial dot or a weight.
+  static __device__ float BlockFactor(u32 code);
+  // Two block scale codes to a pair of operands.
   static __device__ u32 BlockScalePair(u32 first, u32 second) {
     return formats::E4m3ScalePairHardware(first, second);
   }
@@ -64,8 +74,9 @@ __device__ float ScoreUniform(const AttentionArgs& args, int /*kv_head*/) {
   float s = args.sm_scale;
   return s;
 }
-// One score, natural units, from the dot of q and k.
-__device__ float ScoreMap(float dot, float uniform, float k_row_scale) {
+// One score, natural units, from the dot of q and k; q_sum is the sum of q's channels.
+__device__ float ScoreMap(float dot, float uniform, float k_row_scale,
+                          float /*q_sum*/, float /*k_minimum*/) {
   float s = dot;
   s = s * k_row_scale;
   s = s * uniform;

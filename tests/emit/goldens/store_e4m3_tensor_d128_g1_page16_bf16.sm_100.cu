@@ -2,7 +2,7 @@
 #include "arch/select.cuh"
 #include "formats/element.cuh"
 #include "formats/e4m3_hardware.cuh"
-#include "formats/e4m3_tensor.cuh"
+#include "formats/fp8_given.cuh"
 #include "kernels/store_args.h"
 
 namespace kvforge::spec {
@@ -13,8 +13,8 @@ constexpr int kPageSize = 16;
 constexpr int kBlockM = 16;
 constexpr int kWarps = 4;
 using SourceElement = formats::Bf16;
-using KQuantizer = formats::E4m3Tensor<formats::E4m3EncodeHardware>;
-using VQuantizer = formats::E4m3Tensor<formats::E4m3EncodeHardware>;
+using KQuantizer = formats::Fp8Tensor<formats::E4m3EncodeHardware>;
+using VQuantizer = formats::Fp8Tensor<formats::E4m3EncodeHardware>;
 
 }  // namespace kvforge::spec
 

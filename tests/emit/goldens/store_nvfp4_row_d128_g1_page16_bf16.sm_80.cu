@@ -3,7 +3,7 @@
 #include "formats/element.cuh"
 #include "formats/e2m1.cuh"
 #include "formats/e4m3.cuh"
-#include "formats/nvfp4_row.cuh"
+#include "formats/nvfp4.cuh"
 #include "kernels/store_args.h"
 
 namespace kvforge::spec {

@@ -1,0 +1,34 @@
+// e4m3_tensor, e4m3_head, e5m2_tensor: codes of 8 bits with a given f32 scale,
+// one for the whole side or one per kv head.
+//
+//   one row: head_dim codes; code = encode(x / scale), true division;
+//   value = code * scale
+#ifndef KVFORGE_TEMPLATES_FORMATS_FP8_GIVEN_CUH_
+#define KVFORGE_TEMPLATES_FORMATS_FP8_GIVEN_CUH_
+
+#include "formats/quantizer.cuh"
+
+namespace kvforge::formats {
+
+template <class Encode>
+struct Fp8Tensor : Quantizer {
+  static constexpr int kCodeBits = 8;
+  template <int kLanes>
+  static __device__ __forceinline__ void Quantize(const float (&x)[16],
+                                                  float given_scale,
+                                                  u32 (&codes)[4], Sidecars&) {
+    float quotient[16];
+#pragma unroll
+    for (int i = 0; i < 16; ++i) quotient[i] = x[i] / given_scale;
+    EncodeBytes<Encode>(quotient, codes);
+  }
+};
+
+template <class Encode>
+struct Fp8Head : Fp8Tensor<Encode> {
+  static constexpr bool kGivenPerHead = true;
+};
+
+}  // namespace kvforge::formats
+
+#endif  // KVFORGE_TEMPLATES_FORMATS_FP8_GIVEN_CUH_

@@ -1,0 +1,22 @@
+// store/mxfp4/d128/g1/page16/bf16 for sm_89, tile 16x0/1/4
+#include "arch/select.cuh"
+#include "formats/element.cuh"
+#include "formats/e2m1.cuh"
+#include "formats/mx.cuh"
+#include "formats/ue8m0.cuh"
+#include "kernels/store_args.h"
+
+namespace kvforge::spec {
+
+constexpr int kHeadDim = 128;
+constexpr int kValueDim = 128;
+constexpr int kPageSize = 16;
+constexpr int kBlockM = 16;
+constexpr int kWarps = 4;
+using SourceElement = formats::Bf16;
+using KQuantizer = formats::Mxfp4<formats::Ue8m0EncodeCeil, formats::E2m1EncodePlaced>;
+using VQuantizer = formats::Mxfp4<formats::Ue8m0EncodeCeil, formats::E2m1EncodePlaced>;
+
+}  // namespace kvforge::spec
+
+#include "kernels/store.cuh"

@@ -1,0 +1,22 @@
+// store/nvfp4/d128/g1/page16/bf16 for sm_100, tile 16x0/1/4
+#include "arch/select.cuh"
+#include "formats/element.cuh"
+#include "formats/e2m1_hardware.cuh"
+#include "formats/e4m3_hardware.cuh"
+#include "formats/nvfp4.cuh"
+#include "kernels/store_args.h"
+
+namespace kvforge::spec {
+
+constexpr int kHeadDim = 128;
+constexpr int kValueDim = 128;
+constexpr int kPageSize = 16;
+constexpr int kBlockM = 16;
+constexpr int kWarps = 4;
+using SourceElement = formats::Bf16;
+using KQuantizer = formats::Nvfp4<formats::E4m3EncodeHardware, formats::E2m1EncodeHardware>;
+using VQuantizer = formats::Nvfp4<formats::E4m3EncodeHardware, formats::E2m1EncodeHardware>;
+
+}  // namespace kvforge::spec
+
+#include "kernels/store.cuh"
