@@ -14,11 +14,13 @@ constexpr int kDecodeQueryRegistersHeadDim = 256;
 // Operands of the running product, softmax state, addresses and counters.
 constexpr int kExtendOtherRegisters = 56;
 constexpr int kExtendPartialDotRegisters = 8;
+constexpr int kExtendE5m2Registers = 8;
 constexpr int kDecodeOtherRegisters = 28;
 constexpr int kDecodeRowTileRegisters = 32;  // softmax and scores of 8 rows
 // ALiBi, a custom mask and a selection, each: facts of a thread's rows, and
 // what finds the keys.
-constexpr int kFeatureRegisters = 8;
+constexpr int kExtendFeatureRegisters = 8;   // of 32 rows a warp
+constexpr int kDecodeFeatureRegisters = 16;  // of 8 rows
 // 16 elements as f32, their codes, addresses and scales.
 constexpr int kStoreRegisters = 64;
 constexpr int kMergeOtherRegisters = 40;
@@ -63,10 +65,15 @@ int KeyBytes(const KernelSpec& spec) {
          SideBytes(*spec.v_format, spec.v_head_dim);
 }
 
-// Block scales that are f32 factors: partial dots of K, references of V's
-// blocks for each of a thread's rows.
-int ExtendBlockRegisters(const KernelSpec& spec, int warp_rows, int columns) {
+// What formats take besides: block scales that are f32 factors take partial
+// dots of K, and references of V's blocks for each of a thread's rows; e5m2,
+// whose decode is one byte permute, has ptxas hold more operands at once.
+int ExtendFormatRegisters(const KernelSpec& spec, int warp_rows, int columns) {
   int registers = 0;
+  if (spec.k_format->element == Element::kE5m2 ||
+      spec.v_format->element == Element::kE5m2) {
+    registers += kExtendE5m2Registers;
+  }
   if (spec.k_format->block_scale == BlockScale::kUe8m0) {
     registers += kExtendPartialDotRegisters;
   }
@@ -114,7 +121,7 @@ int RegistersPerThread(const KernelSpec& spec, const Tile& tile) {
       const int accumulators = tile.block_m * spec.v_head_dim / kWarpLanes;
       return query + accumulators + kDecodeOtherRegisters +
              tile.block_m / 8 * kDecodeRowTileRegisters +
-             tile.block_m / 8 * kFeatureRegisters * CountFeatures(spec);
+             tile.block_m / 8 * kDecodeFeatureRegisters * CountFeatures(spec);
     }
     case KernelKind::kExtend: {
       const int warp_rows = ExtendWarpRows(spec, tile);
@@ -124,8 +131,8 @@ int RegistersPerThread(const KernelSpec& spec, const Tile& tile) {
       // A further query part is one A operand for each 16 rows.
       const int query_parts = (QueryParts(spec) - 1) * warp_rows / 4;
       return accumulators + scores + query_parts + kExtendOtherRegisters +
-             warp_rows / 32 * kFeatureRegisters * CountFeatures(spec) +
-             ExtendBlockRegisters(spec, warp_rows, columns);
+             warp_rows / 32 * kExtendFeatureRegisters * CountFeatures(spec) +
+             ExtendFormatRegisters(spec, warp_rows, columns);
     }
   }
   return 0;

@@ -24,6 +24,7 @@ constexpr const char* kFeatureSpecs[] = {
     "decode/e4m3_row/d128/g4/page16/bf16/alibi=1",
     "decode/e4m3_row/d128/g4/page16/bf16/mask=custom/q_max=16",
     "decode/e4m3_row/d128/g4/page16/bf16/sparse=24",
+    "decode/nvfp4_row/d128/g8/page16/bf16/mask=custom/q_max=16/sparse=24",
     "extend/e4m3_row/d128/g4/page16/bf16/alibi=1",
     "extend/e4m3_row/d128/g4/page16/bf16/mask=custom",
     "extend/e4m3_row/d128/g4/page16/bf16/sparse=24",
