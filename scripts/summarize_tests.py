@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Counts a test run: every case of a GoogleTest binary, every other ctest test.
 
-Usage: summarize_tests.py RESULTS_DIR   (ctest.xml and one JSON per binary)
+Usage: summarize_tests.py RESULTS_DIR   (ctest.xml and one XML a binary)
 Prints the skipped cases with their reasons, the failed ones, and as the last
 line `N passed, M failed, K skipped`; exits 1 if anything failed or nothing ran.
 """
-import json
 import pathlib
 import sys
 import xml.etree.ElementTree as xml
@@ -14,20 +13,21 @@ results = pathlib.Path(sys.argv[1])
 passed, failed, skipped = 0, [], {}
 
 binaries = {}
-for path in sorted(results.glob("*.json")):
-    binaries[path.stem] = json.loads(path.read_text())
+for path in sorted(results.glob("*.xml")):
+    if path.name != "ctest.xml":
+        binaries[path.stem] = xml.parse(path).getroot()
 for name, report in binaries.items():
-    for suite in report["testsuites"]:
-        for case in suite["testsuite"]:
-            full = f'{name}: {suite["name"]}.{case["name"]}'
-            if case.get("failures"):
-                failed.append(full)
-            elif case.get("result") == "SKIPPED":
-                reason = case.get("skipped", [{}])[0].get("message", "")
-                reason = " ".join(reason.split("\n", 1)[-1].split()) or "no reason"
-                skipped.setdefault(reason, []).append(full)
-            elif case.get("status") == "RUN":
-                passed += 1
+    for case in report.iter("testcase"):
+        full = f'{name}: {case.get("classname")}.{case.get("name")}'
+        skip = case.find("skipped")
+        if case.find("failure") is not None:
+            failed.append(full)
+        elif skip is not None:
+            # The message begins with file and line.
+            reason = " ".join(skip.get("message", "").split("\n", 1)[-1].split())
+            skipped.setdefault(reason or "no reason", []).append(full)
+        elif case.get("status") == "run":
+            passed += 1
 
 for test in xml.parse(results / "ctest.xml").getroot().iter("testcase"):
     name, status = test.get("name"), test.get("status")
