@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace kvforge {
@@ -35,14 +36,7 @@ class AsyncCopies {
     for (size_t& end : group_ends_) end -= landed;
   }
 
-  size_t not_landed() const { return copies_.size(); }
-
-  void Clear() {
-    copies_.clear();
-    group_ends_.clear();
-  }
-
- private:
+  // Lands a copy that was taken away.
   static void Land(const Copy& copy) {
     if (copy.source == nullptr) {
       std::memset(copy.destination, 0, copy.bytes);
@@ -51,6 +45,20 @@ class AsyncCopies {
     }
   }
 
+  // Gives away all copies under way, in the order of issue.
+  std::vector<Copy> TakeAll() {
+    group_ends_.clear();
+    return std::exchange(copies_, {});
+  }
+
+  size_t not_landed() const { return copies_.size(); }
+
+  void Clear() {
+    copies_.clear();
+    group_ends_.clear();
+  }
+
+ private:
   std::vector<Copy> copies_;
   std::vector<size_t> group_ends_;  // copies in and before each open group
 };

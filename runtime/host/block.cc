@@ -51,7 +51,9 @@ absl::Status Block::Run(int64_t block_index) {
   schedule_.Reset(Random(launch_.seed ^ Random(block_index).Next()).Next(),
                   warp_count_);
   in_barrier_ = 0;
+  in_part_sync_ = 0;
   exited_ = 0;
+  mbarriers_.clear();
   for (int i = 0; i < launch_.block_threads; ++i) {
     fibers_[i]->thread.block_index = block_index;
     fibers_[i]->context = MakeFiber(stacks_.Thread(i), stacks_.UsableBytes(i),
@@ -100,16 +102,17 @@ void Block::SharedAccess(Fiber& self, HostAccess access, uint32_t offset,
 void Block::Suspend(Fiber& self) {
   const int next = schedule_.Take();
   if (next == self.thread.thread_index) return;
-  if (next == Schedule::kNone) {
-    SetError(
-        self,
-        absl::StrCat("no thread of the block can run: ", Waiting(),
-                     "; a warp operation ends when all 32 lanes have come and "
-                     "BlockSync when all threads have; let them come to the "
-                     "same one"));
-    Abandon();
-  }
+  if (next == Schedule::kNone) FailStuck(self);
   SwitchFiber(&self.context, FiberAt(next).context);
+}
+
+void Block::FailStuck(Fiber& self) {
+  SetError(self,
+           absl::StrCat("no thread of the block can run: ", Waiting(),
+                        "; a warp operation ends when all 32 lanes have come, "
+                        "BlockSync and PartSync when all their threads have, a "
+                        "wait when its phase's arrivals have; let them come"));
+  Abandon();
 }
 
 void Block::Exit(Fiber& self) {
@@ -148,7 +151,8 @@ void Block::Exit(Fiber& self) {
   if (next != Schedule::kNone) {
     SwitchFiber(&self.context, FiberAt(next).context);
   }
-  // Waiting mates of an exited thread were an error: this one is the last.
+  // The last one, unless others wait for what cannot come any more.
+  if (exited_ < launch_.block_threads) FailStuck(self);
   SwitchFiber(&self.context, main_);
 }
 
@@ -172,6 +176,99 @@ void Block::BlockSync(Fiber& self) {
     }
   }
   Suspend(self);
+}
+
+void Block::PartSync(Fiber& self, int threads) {
+  const int thread = self.thread.thread_index;
+  if (thread >= threads || threads > launch_.block_threads ||
+      threads % kWarpLanes != 0) {
+    SetError(self, absl::StrCat("calls PartSync of the first ", threads,
+                                " threads; these are whole warps of the block, "
+                                "the calling thread among them; let only them "
+                                "come to it"));
+    Abandon();
+  }
+  WarpOf(self).in_part_sync |= 1u << thread % kWarpLanes;
+  if (++in_part_sync_ == threads) {
+    in_part_sync_ = 0;
+    order_.PartSynced(threads / kWarpLanes);
+    for (int i = 0; i < threads / kWarpLanes; ++i) {
+      warps_[i].in_part_sync = 0;
+      schedule_.SetReady(i, ~0u);
+    }
+  }
+  Suspend(self);
+}
+
+void Block::MbarrierInit(Fiber& self, uint32_t barrier, int count) {
+  constexpr int kBytes = 8;
+  if (Shared(self, barrier, kBytes) == nullptr) {
+    SetError(self, SharedFault("MbarrierInit", barrier, kBytes));
+    Abandon();
+  }
+  const uint32_t offset = barrier - kHostSharedBase;
+  if (count <= 0) {
+    SetError(self, absl::StrCat("MbarrierInit with a count of ", count,
+                                "; it is 1 or more; pass the number of "
+                                "arrivals of a phase"));
+    Abandon();
+  }
+  CheckOrder(self, "MbarrierInit", offset, kBytes,
+             order_.Write(self.thread.thread_index, offset, kBytes));
+  mbarriers_[offset] = Mbarrier{.count = count};
+}
+
+Mbarrier& Block::MbarrierAt(Fiber& self, const char* op, uint32_t barrier) {
+  constexpr int kBytes = 8;
+  const uint32_t offset = barrier - kHostSharedBase;
+  const auto found = mbarriers_.find(offset);
+  if (found == mbarriers_.end()) {
+    SetError(self, absl::StrCat(op, " at shared address ", Hex(barrier),
+                                ", where no mbarrier was made; MbarrierInit "
+                                "comes first; check the address"));
+    Abandon();
+  }
+  // Only the making of it writes these bytes.
+  CheckOrder(self, op, offset, kBytes,
+             order_.Read(self.thread.thread_index, offset, kBytes));
+  return found->second;
+}
+
+void Block::MbarrierArrive(Fiber& self, uint32_t barrier, bool with_copies) {
+  const char* op = with_copies ? "CpAsyncArrive" : "MbarrierArrive";
+  Mbarrier& mbarrier = MbarrierAt(self, op, barrier);
+  const int thread = self.thread.thread_index;
+  const int warp = thread / kWarpLanes;
+  if (with_copies) {
+    for (const AsyncCopies::Copy& copy : copies_[thread].TakeAll()) {
+      mbarrier.copies.push_back(copy);
+    }
+  }
+  uint32_t& lanes = mbarrier.lanes[warp];
+  lanes |= 1u << thread % kWarpLanes;
+  order_.Release(warp, /*all_lanes=*/lanes == ~0u, mbarrier.clock);
+  if (++mbarrier.arrived < mbarrier.count) return;
+  for (const AsyncCopies::Copy& copy : mbarrier.copies) {
+    AsyncCopies::Land(copy);
+    order_.LandCopyAtBarrier(
+        static_cast<uint32_t>(copy.destination - arena_.get()), copy.bytes);
+  }
+  for (const int waiter : mbarrier.waiting) {
+    warps_[waiter / kWarpLanes].in_mbarrier &= ~(1u << waiter % kWarpLanes);
+    schedule_.SetReady(waiter / kWarpLanes, 1u << waiter % kWarpLanes);
+  }
+  mbarrier.EndPhase();
+}
+
+void Block::MbarrierWait(Fiber& self, uint32_t barrier, uint32_t parity) {
+  Mbarrier& mbarrier = MbarrierAt(self, "MbarrierWait", barrier);
+  const int thread = self.thread.thread_index;
+  if (!mbarrier.PhaseEnded(parity)) {
+    mbarrier.waiting.push_back(thread);
+    WarpOf(self).in_mbarrier |= 1u << thread % kWarpLanes;
+    Suspend(self);
+  }
+  order_.Acquire(thread / kWarpLanes, mbarrier.ended);
 }
 
 void Block::Collective(Fiber& self, HostCollective op, uint32_t* operands) {
@@ -337,6 +434,8 @@ std::string Block::Waiting() const {
   };
   for (int i = 0; i < warp_count_; ++i) {
     add(i, warps_[i].in_barrier, "BlockSync");
+    add(i, warps_[i].in_part_sync, "PartSync");
+    add(i, warps_[i].in_mbarrier, "MbarrierWait");
     add(i, warps_[i].arrived, CollectiveName(warps_[i].op));
   }
   constexpr size_t kShown = 8;

@@ -4,6 +4,7 @@
 #define KVFORGE_RUNTIME_HOST_BLOCK_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "runtime/host/async_copies.h"
 #include "runtime/host/executor.h"
 #include "runtime/host/fibers.h"
+#include "runtime/host/mbarrier.h"
 #include "runtime/host/schedule.h"
 #include "runtime/host/shared_order.h"
 #include "runtime/host/warp_ops.h"
@@ -42,11 +44,17 @@ class Block {
   // Called on a fiber. Those that find an error do not return.
   void SharedAccess(Fiber& self, HostAccess access, uint32_t offset, int bytes);
   void BlockSync(Fiber& self);
+  // The first `threads` threads of the block.
+  void PartSync(Fiber& self, int threads);
   void Collective(Fiber& self, HostCollective op, uint32_t* operands);
   void CpAsync(Fiber& self, uint32_t shared, const void* global, int bytes,
                bool valid);
   void CpAsyncCommit(Fiber& self);
   void CpAsyncWait(Fiber& self, int pending);
+  void MbarrierInit(Fiber& self, uint32_t barrier, int count);
+  // `with_copies`: the end of the phase lands this thread's copies under way.
+  void MbarrierArrive(Fiber& self, uint32_t barrier, bool with_copies);
+  void MbarrierWait(Fiber& self, uint32_t barrier, uint32_t parity);
   [[noreturn]] void BadAccess(Fiber& self, HostAccess access, uint64_t address,
                               int bytes);
 
@@ -54,6 +62,8 @@ class Block {
   struct Warp {
     uint32_t arrived = 0;  // lanes in `op`
     uint32_t in_barrier = 0;
+    uint32_t in_part_sync = 0;
+    uint32_t in_mbarrier = 0;
     uint32_t exited = 0;
     HostCollective op = kWarpSync;
     LaneOperands operands = {};
@@ -71,8 +81,12 @@ class Block {
                   bool ordered);
   // Runs other fibers until this one is ready again.
   void Suspend(Fiber& self);
+  // Ends the launch: no fiber is ready.
+  [[noreturn]] void FailStuck(Fiber& self);
   void Exit(Fiber& self);
   void LdMatrix(Fiber& self, Warp& warp);
+  // The mbarrier at a shared address that `op` takes.
+  Mbarrier& MbarrierAt(Fiber& self, const char* op, uint32_t barrier);
   // The arena byte of an access, or null if it is out of bounds or misaligned.
   unsigned char* Shared(Fiber& fiber, uint32_t address, uint32_t bytes);
 
@@ -102,8 +116,10 @@ class Block {
   std::vector<Warp> warps_;
   Schedule schedule_;
   FiberContext main_ = nullptr;
-  int in_barrier_ = 0;  // threads
-  int exited_ = 0;      // threads
+  std::map<uint32_t, Mbarrier> mbarriers_;  // by arena offset
+  int in_barrier_ = 0;                      // threads
+  int in_part_sync_ = 0;
+  int exited_ = 0;  // threads
   int shared_high_water_ = 0;
   absl::Status status_;
 };

@@ -82,10 +82,14 @@ std::vector<HostSymbol> HostSymbols() {
   return {
       function("kvforge_host_shared_access", &kvforge_host_shared_access),
       function("kvforge_host_block_sync", &kvforge_host_block_sync),
+      function("kvforge_host_part_sync", &kvforge_host_part_sync),
       function("kvforge_host_collective", &kvforge_host_collective),
       function("kvforge_host_cp_async", &kvforge_host_cp_async),
       function("kvforge_host_cp_async_commit", &kvforge_host_cp_async_commit),
       function("kvforge_host_cp_async_wait", &kvforge_host_cp_async_wait),
+      function("kvforge_host_mbarrier_init", &kvforge_host_mbarrier_init),
+      function("kvforge_host_mbarrier_arrive", &kvforge_host_mbarrier_arrive),
+      function("kvforge_host_mbarrier_wait", &kvforge_host_mbarrier_wait),
       function("kvforge_host_bad_access", &kvforge_host_bad_access),
       function("memcpy", &std::memcpy),
       function("memmove", &std::memmove),
@@ -111,6 +115,29 @@ void kvforge_host_shared_access(kvforge::HostThread* thread,
 void kvforge_host_block_sync(kvforge::HostThread* thread) {
   kvforge::Fiber& self = kvforge::FiberOf(thread);
   self.block->BlockSync(self);
+}
+
+void kvforge_host_part_sync(kvforge::HostThread* thread, int threads) {
+  kvforge::Fiber& self = kvforge::FiberOf(thread);
+  self.block->PartSync(self, threads);
+}
+
+void kvforge_host_mbarrier_init(kvforge::HostThread* thread, unsigned barrier,
+                                int count) {
+  kvforge::Fiber& self = kvforge::FiberOf(thread);
+  self.block->MbarrierInit(self, barrier, count);
+}
+
+void kvforge_host_mbarrier_arrive(kvforge::HostThread* thread, unsigned barrier,
+                                  bool with_copies) {
+  kvforge::Fiber& self = kvforge::FiberOf(thread);
+  self.block->MbarrierArrive(self, barrier, with_copies);
+}
+
+void kvforge_host_mbarrier_wait(kvforge::HostThread* thread, unsigned barrier,
+                                unsigned parity) {
+  kvforge::Fiber& self = kvforge::FiberOf(thread);
+  self.block->MbarrierWait(self, barrier, parity);
 }
 
 void kvforge_host_collective(kvforge::HostThread* thread,

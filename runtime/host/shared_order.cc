@@ -1,5 +1,6 @@
 #include "runtime/host/shared_order.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,13 +19,48 @@ std::string Unordered(const char* now, const char* before, int thread) {
 }  // namespace
 
 SharedOrder::SharedOrder(int shared_bytes, int warps)
-    : warp_epochs_(warps, 0), bytes_(shared_bytes) {}
+    : warp_synced_(warps, 0),
+      known_(warps, Clock(warps, 0)),
+      bytes_(shared_bytes) {}
 
-void SharedOrder::StartBlock() { first_epoch_ = ++block_epoch_; }
+void SharedOrder::StartBlock() {
+  block_start_ = block_synced_ = ++now_;
+  for (Clock& clock : known_) std::fill(clock.begin(), clock.end(), 0);
+}
 
-bool SharedOrder::Before(const Stamp& then, int warp, int thread) const {
-  return then.block_epoch < block_epoch_ ||
-         (warp == thread / kWarpLanes && then.warp_epoch < warp_epochs_[warp]);
+void SharedOrder::PartSynced(int warps) {
+  ++now_;
+  Clock together(known_.size(), 0);
+  for (int warp = 0; warp < warps; ++warp) {
+    for (size_t i = 0; i < together.size(); ++i) {
+      together[i] = std::max(together[i], known_[warp][i]);
+    }
+    together[warp] = warp_synced_[warp] = now_;
+  }
+  for (int warp = 0; warp < warps; ++warp) known_[warp] = together;
+}
+
+void SharedOrder::Release(int warp, bool all_lanes, Clock& clock) {
+  clock.resize(known_.size(), 0);
+  for (size_t i = 0; i < clock.size(); ++i) {
+    clock[i] = std::max(clock[i], known_[warp][i]);
+  }
+  const uint64_t until = all_lanes ? ++now_ : warp_synced_[warp];
+  clock[warp] = std::max(clock[warp], until);
+}
+
+void SharedOrder::Acquire(int warp, const Clock& clock) {
+  Clock& known = known_[warp];
+  for (size_t i = 0; i < clock.size(); ++i) {
+    known[i] = std::max(known[i], clock[i]);
+  }
+}
+
+bool SharedOrder::Before(uint64_t then, int warp, int thread) const {
+  if (!SinceBlockSync(then)) return true;
+  const int mine = thread / kWarpLanes;
+  if (then < known_[mine][warp]) return true;
+  return warp == mine && then < warp_synced_[warp];
 }
 
 bool SharedOrder::Fault(std::string fault) {
@@ -33,7 +69,6 @@ bool SharedOrder::Fault(std::string fault) {
 }
 
 bool SharedOrder::Read(int thread, uint32_t offset, uint32_t bytes) {
-  const Stamp now = Now(thread);
   const int warp = thread / kWarpLanes;
   for (uint32_t i = offset; i < offset + bytes; ++i) {
     Byte& byte = bytes_[i];
@@ -52,20 +87,24 @@ bool SharedOrder::Read(int thread, uint32_t offset, uint32_t bytes) {
         !Before(byte.write, byte.writer / kWarpLanes, thread)) {
       return Fault(Unordered("reads", "wrote", byte.writer));
     }
-    if (byte.reader == kNone || byte.read.block_epoch < now.block_epoch) {
+    if (byte.reader == kNone || !SinceBlockSync(byte.read)) {
       byte.reader = thread;
+      byte.reader_warps = 0;
     } else if (byte.reader != thread && byte.reader != kSeveralWarps) {
       const int reader_warp = byte.reader >= 0 ? byte.reader / kWarpLanes
                                                : kWarpReaders - byte.reader;
       if (reader_warp != warp) {
-        byte.reader = kSeveralWarps;
-      } else if (byte.read.warp_epoch < now.warp_epoch) {
+        // Readers that come before this one need no check any more.
+        byte.reader =
+            Before(byte.read, reader_warp, thread) ? thread : kSeveralWarps;
+      } else if (byte.read < warp_synced_[warp]) {
         byte.reader = thread;
       } else {
         byte.reader = kWarpReaders - warp;
       }
     }
-    byte.read = now;
+    byte.read = now_;
+    byte.reader_warps |= 1u << warp;
   }
   return true;
 }
@@ -84,14 +123,21 @@ bool SharedOrder::CheckWrite(int thread, uint32_t offset, uint32_t bytes) {
         return Fault(Unordered("writes", "wrote", byte.writer));
       }
     }
-    if (byte.reader == kNone || byte.read.block_epoch < block_epoch_ ||
+    if (byte.reader == kNone || !SinceBlockSync(byte.read) ||
         byte.reader == thread) {
       continue;
     }
     if (byte.reader == kSeveralWarps) {
-      return Fault(
-          "writes what threads of several warps read, and no barrier lies "
-          "between; a BlockSync orders them; put one there");
+      // Counts every one of the warps as if it had read last.
+      for (size_t warp = 0; warp < known_.size(); ++warp) {
+        if ((byte.reader_warps >> warp & 1) != 0 &&
+            !Before(byte.read, static_cast<int>(warp), thread)) {
+          return Fault(
+              "writes what threads of several warps read, and no barrier lies "
+              "between; a BlockSync orders them; put one there");
+        }
+      }
+      continue;
     }
     const int warp = byte.reader >= 0 ? byte.reader / kWarpLanes
                                       : kWarpReaders - byte.reader;
@@ -106,9 +152,8 @@ bool SharedOrder::CheckWrite(int thread, uint32_t offset, uint32_t bytes) {
 
 void SharedOrder::Record(int thread, uint32_t offset, uint32_t bytes,
                          bool in_flight) {
-  const Stamp now = Now(thread);
   for (uint32_t i = offset; i < offset + bytes; ++i) {
-    bytes_[i].write = now;
+    bytes_[i].write = now_;
     bytes_[i].writer = thread;
     bytes_[i].in_flight = in_flight;
   }
@@ -128,6 +173,12 @@ bool SharedOrder::IssueCopy(int thread, uint32_t offset, uint32_t bytes) {
 
 void SharedOrder::LandCopy(int thread, uint32_t offset, uint32_t bytes) {
   Record(thread, offset, bytes, /*in_flight=*/false);
+}
+
+void SharedOrder::LandCopyAtBarrier(uint32_t offset, uint32_t bytes) {
+  for (uint32_t i = offset; i < offset + bytes; ++i) {
+    bytes_[i].in_flight = false;
+  }
 }
 
 }  // namespace kvforge

@@ -2,10 +2,16 @@
 // GPU even where the fibers happened to run in an order that hides it.
 //
 // Two accesses of a byte by different threads, one of them a write, are ordered
-// if a BlockSync lies between them, or a WarpSync of the warp that both belong
-// to. Other warp operations order nothing. An asynchronous copy writes its
-// bytes from its issue to the wait that lands it; only then, and after a
-// barrier for other threads, may they be read.
+// if a BlockSync lies between them, a WarpSync of the warp that both belong to,
+// a PartSync of both their warps, or an arrival at an mbarrier behind the first
+// and a wait for the end of that phase in front of the second. Other warp
+// operations order nothing. An asynchronous copy writes its bytes from its
+// issue to the wait that lands it; only then, and after a barrier for other
+// threads, may they be read.
+//
+// Time is a count of such events. A warp knows of every other one up to which
+// time its accesses come before its own; what one lane learns by a wait counts
+// for its warp.
 #ifndef KVFORGE_RUNTIME_HOST_SHARED_ORDER_H_
 #define KVFORGE_RUNTIME_HOST_SHARED_ORDER_H_
 
@@ -17,20 +23,35 @@ namespace kvforge {
 
 class SharedOrder {
  public:
+  // By warp: its accesses before that time have come before.
+  using Clock = std::vector<uint64_t>;
+
   SharedOrder(int shared_bytes, int warps);
 
   // Nothing has been written yet.
   void StartBlock();
-  void BlockSynced() { ++block_epoch_; }
-  void WarpSynced(int warp) { ++warp_epochs_[warp]; }
+  void BlockSynced() { block_synced_ = ++now_; }
+  void WarpSynced(int warp) { warp_synced_[warp] = ++now_; }
+  // All threads of the first `warps` warps.
+  void PartSynced(int warps);
+
+  // What comes before an event that threads of `warp` bring about, merged into
+  // `clock`: all its accesses if all its lanes take part, else those before its
+  // last WarpSync.
+  void Release(int warp, bool all_lanes, Clock& clock);
+  // `warp` goes on after an event that comes after `clock`.
+  void Acquire(int warp, const Clock& clock);
 
   // Each checks the `bytes` bytes from arena offset `offset` against what came
   // before, then records the access; false: fault() says what is wrong.
   bool Read(int thread, uint32_t offset, uint32_t bytes);
   bool Write(int thread, uint32_t offset, uint32_t bytes);
   bool IssueCopy(int thread, uint32_t offset, uint32_t bytes);
-  // The copy was checked when it was issued; now its bytes are there.
+  // The copy was checked when it was issued; now its bytes are there, as if the
+  // thread had written them now, or for a copy that an mbarrier landed, when it
+  // issued it.
   void LandCopy(int thread, uint32_t offset, uint32_t bytes);
+  void LandCopyAtBarrier(uint32_t offset, uint32_t bytes);
 
   // What the last check found, with what to do.
   const std::string& fault() const { return fault_; }
@@ -41,34 +62,31 @@ class SharedOrder {
   // Readers of one warp: kWarpReaders - warp.
   static constexpr int32_t kWarpReaders = -3;
 
-  struct Stamp {
-    uint32_t block_epoch = 0;
-    uint32_t warp_epoch = 0;  // of the thread's warp
-  };
   // What last happened to one byte.
   struct Byte {
-    Stamp write;
-    Stamp read;
+    uint64_t write = 0;      // times
+    uint64_t read = 0;       // of the last reader
     int32_t writer = kNone;  // thread
     int32_t reader = kNone;  // thread, or one of the codes above
+    uint32_t reader_warps = 0;
     bool in_flight = false;  // an asynchronous copy writes it
   };
 
-  Stamp Now(int thread) const {
-    return {block_epoch_, warp_epochs_[thread / 32]};
-  }
   bool Written(const Byte& byte) const {
-    return byte.writer != kNone && byte.write.block_epoch >= first_epoch_;
+    return byte.writer != kNone && byte.write >= block_start_;
   }
+  bool SinceBlockSync(uint64_t time) const { return time >= block_synced_; }
   // Whether an access of `warp` at `then` comes before one of `thread` now.
-  bool Before(const Stamp& then, int warp, int thread) const;
+  bool Before(uint64_t then, int warp, int thread) const;
   bool CheckWrite(int thread, uint32_t offset, uint32_t bytes);
   bool Fault(std::string fault);
   void Record(int thread, uint32_t offset, uint32_t bytes, bool in_flight);
 
-  uint32_t block_epoch_ = 1;  // counts on from block to block
-  uint32_t first_epoch_ = 1;  // of the block that runs
-  std::vector<uint32_t> warp_epochs_;
+  uint64_t now_ = 1;  // counts on from block to block
+  uint64_t block_start_ = 1;
+  uint64_t block_synced_ = 1;
+  Clock warp_synced_;
+  std::vector<Clock> known_;  // by warp
   std::vector<Byte> bytes_;
   std::string fault_;
 };

@@ -108,6 +108,23 @@ __device__ __forceinline__ void WarpSync() {
   kvforge_host_collective(internal::Self(), kWarpSync, nullptr);
 }
 
+template <int kThreads>
+__device__ __forceinline__ void PartSync() {
+  kvforge_host_part_sync(internal::Self(), kThreads);
+}
+__device__ __forceinline__ void MbarrierInit(u32 barrier, int count) {
+  kvforge_host_mbarrier_init(internal::Self(), barrier, count);
+}
+__device__ __forceinline__ void MbarrierArrive(u32 barrier) {
+  kvforge_host_mbarrier_arrive(internal::Self(), barrier, false);
+}
+__device__ __forceinline__ void CpAsyncArrive(u32 barrier) {
+  kvforge_host_mbarrier_arrive(internal::Self(), barrier, true);
+}
+__device__ __forceinline__ void MbarrierWait(u32 barrier, u32 parity) {
+  kvforge_host_mbarrier_wait(internal::Self(), barrier, parity);
+}
+
 // Warp.
 
 __device__ __forceinline__ u32 ShuffleXor(u32 x, int mask) {
@@ -148,6 +165,11 @@ template <class T>
 __device__ __forceinline__ void StoreGlobal(void* address, T value) {
   internal::CheckGlobal<T>(kStoreGlobal, address);
   __builtin_memcpy(address, &value, sizeof(T));
+}
+__device__ __forceinline__ u32 AddGlobal(void* address, u32 value) {
+  internal::CheckGlobal<u32>(kStoreGlobal, address);
+  return __atomic_fetch_add(static_cast<u32*>(address), value,
+                            __ATOMIC_ACQ_REL);
 }
 __device__ __forceinline__ u32 SharedBase() { return kHostSharedBase; }
 template <class T>

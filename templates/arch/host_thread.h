@@ -80,6 +80,7 @@ void kvforge_host_shared_access(kvforge::HostThread* thread,
                                 int bytes);
 
 void kvforge_host_block_sync(kvforge::HostThread* thread);
+void kvforge_host_part_sync(kvforge::HostThread* thread, int threads);
 void kvforge_host_collective(kvforge::HostThread* thread,
                              kvforge::HostCollective op, unsigned* operands);
 
@@ -89,6 +90,15 @@ void kvforge_host_cp_async(kvforge::HostThread* thread, unsigned shared,
                            const void* global, int bytes, bool valid);
 void kvforge_host_cp_async_commit(kvforge::HostThread* thread);
 void kvforge_host_cp_async_wait(kvforge::HostThread* thread, int pending);
+
+// Barriers at shared addresses. With `with_copies` the copies that the thread
+// has under way land when the phase ends, no earlier.
+void kvforge_host_mbarrier_init(kvforge::HostThread* thread, unsigned barrier,
+                                int count);
+void kvforge_host_mbarrier_arrive(kvforge::HostThread* thread, unsigned barrier,
+                                  bool with_copies);
+void kvforge_host_mbarrier_wait(kvforge::HostThread* thread, unsigned barrier,
+                                unsigned parity);
 
 // Ends the launch with an error that says what is wrong with the access.
 [[noreturn]] void kvforge_host_bad_access(kvforge::HostThread* thread,

@@ -48,6 +48,59 @@ __device__ __forceinline__ void WarpSync() {
   asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
 }
 
+// The first kThreads threads of the block, whole warps; the others go on.
+template <int kThreads>
+__device__ __forceinline__ void PartSync() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
+}
+
+// Barriers in shared memory, 8 bytes each, aligned: a phase ends when `count`
+// arrivals have come. What a thread did before it arrived is visible to those
+// that waited for the end of that phase.
+
+// One thread, and a BlockSync before others use it.
+__device__ __forceinline__ void MbarrierInit(u32 barrier, int count) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(count)
+               : "memory");
+}
+__device__ __forceinline__ void MbarrierArrive(u32 barrier) {
+  asm volatile(
+      "{\n"
+      ".reg .b64 state;\n"
+      "mbarrier.arrive.shared.b64 state, [%0];\n"
+      "}" ::"r"(barrier)
+      : "memory");
+}
+// Arrives when all asynchronous copies that this thread has started are done.
+__device__ __forceinline__ void CpAsyncArrive(u32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier)
+               : "memory");
+}
+// Waits for the end of the phase of that parity: phases count from 0.
+__device__ __forceinline__ void MbarrierWait(u32 barrier, u32 parity) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "WAIT_%=:\n"
+      "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+      "@!done bra WAIT_%=;\n"
+      "}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+#else
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "WAIT_%=:\n"
+      "mbarrier.test_wait.parity.shared.b64 done, [%0], %1;\n"
+      "@!done bra WAIT_%=;\n"
+      "}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+#endif
+}
+
 // Warp: all 32 lanes take part.
 
 __device__ __forceinline__ u32 ShuffleXor(u32 x, int mask) {
@@ -120,6 +173,18 @@ __device__ __forceinline__ void StoreGlobal(void* address, T value) {
                                                              access.words);
 }
 
+// Adds to a counter and returns what it was. What this thread and, by barriers
+// before, its block wrote is visible to whoever sees the sum; after it, and a
+// barrier, the block sees what those wrote whose sum it saw.
+__device__ __forceinline__ u32 AddGlobal(void* address, u32 value) {
+  u32 d;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+               : "=r"(d)
+               : "l"(address), "r"(value)
+               : "memory");
+  return d;
+}
+
 // Shared memory, by 32-bit address: likewise.
 
 __device__ __forceinline__ u32 SharedBase() {
@@ -151,9 +216,14 @@ __device__ __forceinline__ void CpAsync(u32 shared, const void* global,
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
   const u32 source_bytes = valid ? kBytes : 0;
   if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared),
-                 "l"(global), "r"(source_bytes)
-                 : "memory");
+    // The cache is read once: its lines may leave L2 first.
+    u64 policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile(
+        "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, "
+        "%3;" ::"r"(shared),
+        "l"(global), "r"(source_bytes), "l"(policy)
+        : "memory");
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared),
                  "l"(global), "n"(kBytes), "r"(source_bytes)

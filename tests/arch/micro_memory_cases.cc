@@ -74,6 +74,40 @@ MicroCase CpAsyncWaitCase() {
                     std::move(expected));
 }
 
+// The first 32 of 64 words as ReverseCase, the others 7 more.
+MicroCase PartSyncCase() {
+  constexpr int kRounds = 7;
+  std::vector<uint32_t> in = RandomWords(3 * kThreads, 35);
+  std::vector<uint32_t> expected;
+  for (uint32_t i = 0; i < in.size(); ++i) {
+    const bool part = i % kThreads < 32;
+    expected.push_back(in[part ? i ^ 31 : i] + kRounds);
+  }
+  return MemoryCase("part_sync", kRounds, 3, std::move(in),
+                    std::move(expected));
+}
+
+MicroCase MbarrierCase() {
+  constexpr int kSteps = 21;
+  std::vector<uint32_t> in = RandomWords(kSteps * 32, 36);
+  std::vector<uint32_t> expected;
+  for (uint32_t i = 0; i < in.size(); ++i) expected.push_back(in[i ^ 31]);
+  return MemoryCase("mbarrier", kSteps, 1, std::move(in), std::move(expected));
+}
+
+// A counter starts at 5; what is written is the sum before the last of n ones.
+MicroCase AddGlobalCase() {
+  constexpr int kOnes = 9;
+  std::vector<uint32_t> in = RandomWords(3 * kThreads, 37);
+  std::vector<uint32_t> expected;
+  for (size_t block = 0; block < 3; ++block) {
+    uint32_t sum = 5 + kOnes - 1;
+    for (uint32_t i = 0; i < kThreads; ++i) sum += in[block * kThreads + i];
+    expected.push_back(sum);
+  }
+  return MemoryCase("add_global", kOnes, 3, std::move(in), std::move(expected));
+}
+
 }  // namespace
 
 std::vector<MicroCase> MemoryCases() {
@@ -87,6 +121,9 @@ std::vector<MicroCase> MemoryCases() {
       CpAsyncCase("cp_async_8", 2),
       CpAsyncCase("cp_async_16", 4),
       CpAsyncWaitCase(),
+      PartSyncCase(),
+      MbarrierCase(),
+      AddGlobalCase(),
   };
 }
 

@@ -123,8 +123,25 @@ constexpr FaultCase kFaults[] = {
      "host launch: thread [0-9]+ of block 0: no thread of the block can run: "
      "threads 0 to 7 wait in BlockSync, threads 8 to 31 wait in WarpSync, "
      "threads 32 to 39 wait in BlockSync, threads 40 to 63 wait in WarpSync; a "
-     "warp operation ends when all 32 lanes have come and BlockSync when all "
-     "threads have; let them come to the same one"},
+     "warp operation ends when all 32 lanes have come, BlockSync and PartSync "
+     "when all their threads have, a wait when its phase's arrivals have; let "
+     "them come"},
+    {"WaitForAnArrivalThatNeverComes",
+     "if (t == 0) MbarrierInit(SharedBase(), 2);\n"
+     "BlockSync();\n"
+     "if (t < 2 - args.n) MbarrierArrive(SharedBase());\n"
+     "if (t == 0) MbarrierWait(SharedBase(), 0);",
+     "host launch: thread [0-9]+ of block 0: no thread of the block can run: "
+     "thread 0 waits in MbarrierWait; .*"},
+    {"ArrivalWithoutAnMbarrier",
+     "if (args.n) MbarrierArrive(SharedBase() + 8);",
+     "host launch: thread [0-9]+ of block 0: MbarrierArrive at shared address "
+     "0x[0-9a-f]+, where no mbarrier was made; MbarrierInit comes first; check "
+     "the address"},
+    {"PartSyncOfOthers", "if (args.n || t < 32) PartSync<32>();",
+     "host launch: thread (3[2-9]|[4-6][0-9]) of block 0: calls PartSync of "
+     "the first 32 threads; these are whole warps of the block, the calling "
+     "thread among them; let only them come to it"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Fault, ::testing::ValuesIn(kFaults),

@@ -143,6 +143,65 @@ constexpr OrderCase kOrders[] = {
      PREFIX "CpAsync" AT
             "writes bytes of an asynchronous copy of thread [0-9]+ that has "
             "not landed; a wait comes first; wait for its group"},
+    {"PartSyncOfWarps",
+     "StoreShared<u32>(SharedBase() + 4 * t, t);\n"
+     "if (!args.n) PartSync<64>();\n"
+     "args.out[t] = LoadShared<u32>(SharedBase() + 4 * (63 - t));",
+     PREFIX "LoadShared" AT "reads (what thread [0-9]+ wrote" BARRIER
+            "|bytes that nothing wrote in this block; .*)"},
+    {"ReadWithoutTheWaitAtAnMbarrier",
+     "if (t == 0) MbarrierInit(SharedBase() + 128, 32);\n"
+     "BlockSync();\n"
+     "if (t < 32) {\n"
+     "  StoreShared<u32>(SharedBase() + 4 * t, t);\n"
+     "  MbarrierArrive(SharedBase() + 128);\n"
+     "} else {\n"
+     "  if (!args.n) MbarrierWait(SharedBase() + 128, 0);\n"
+     "  args.out[t] = LoadShared<u32>(SharedBase() + 4 * (63 - t));\n"
+     "}",
+     PREFIX "(LoadShared" AT "reads (what thread [0-9]+ wrote" BARRIER
+            "|bytes that nothing wrote in this block; .*)|StoreShared" AT
+            "writes what thread [0-9]+ read" BARRIER ")"},
+    {"CopyReadWithoutTheWaitAtItsMbarrier",
+     "if (t == 0) MbarrierInit(SharedBase() + 128, 32);\n"
+     "BlockSync();\n"
+     "if (t < 32) {\n"
+     "  CpAsync<4>(SharedBase() + 4 * t, args.in + t, true);\n"
+     "  CpAsyncArrive(SharedBase() + 128);\n"
+     "}\n"
+     "if (t >= 32 || !args.n) MbarrierWait(SharedBase() + 128, 0);\n"
+     "if (t < 32) args.out[t] = LoadShared<u32>(SharedBase() + 4 * (31 - t));",
+     PREFIX "LoadShared" AT "reads (what thread [0-9]+ wrote" BARRIER
+            "|bytes of an asynchronous copy of thread [0-9]+ that has not "
+            "landed; .*|bytes that nothing wrote in this block; .*)"},
+    {"StageRefilledBeforeItIsFree",
+     "if (t == 0) MbarrierInit(SharedBase() + 128, 1);\n"
+     "if (t < 32) StoreShared<u32>(SharedBase() + 4 * t, t);\n"
+     "BlockSync();\n"
+     "if (t < 32) {\n"
+     "  args.out[t] = LoadShared<u32>(SharedBase() + 4 * (31 - t));\n"
+     "  WarpSync();\n"
+     "  if (t == 0) MbarrierArrive(SharedBase() + 128);\n"
+     "} else {\n"
+     "  if (!args.n) MbarrierWait(SharedBase() + 128, 0);\n"
+     "  StoreShared<u32>(SharedBase() + 4 * (t - 32), 7);\n"
+     "}",
+     PREFIX "(StoreShared" AT "writes what thread [0-9]+ read" BARRIER
+            "|LoadShared" AT "reads what thread [0-9]+ wrote" BARRIER ")"},
+    {"ArrivalOfOneLaneBeforeItsWarpIsDone",
+     "if (t == 0) MbarrierInit(SharedBase() + 128, 1);\n"
+     "if (t < 32) StoreShared<u32>(SharedBase() + 4 * t, t);\n"
+     "BlockSync();\n"
+     "if (t < 32) {\n"
+     "  args.out[t] = LoadShared<u32>(SharedBase() + 4 * (31 - t));\n"
+     "  if (!args.n) WarpSync();\n"
+     "  if (t == 0) MbarrierArrive(SharedBase() + 128);\n"
+     "} else {\n"
+     "  MbarrierWait(SharedBase() + 128, 0);\n"
+     "  StoreShared<u32>(SharedBase() + 4 * (t - 32), 7);\n"
+     "}",
+     PREFIX "(StoreShared" AT "writes what thread [0-9]+ read" BARRIER
+            "|LoadShared" AT "reads what thread [0-9]+ wrote" BARRIER ")"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Order, ::testing::ValuesIn(kOrders),
