@@ -15,8 +15,6 @@
 namespace kvforge {
 namespace {
 
-constexpr int kWarpThreads = 32;
-
 // One compilation: a context of its own, so that calls need no lock.
 class Compilation {
  public:
@@ -70,7 +68,7 @@ absl::StatusOr<KernelText> CompileToText(const KernelSpec& spec,
   ASSIGN_OR_RETURN(const Tile chosen,
                    ParseTile(View(*compilation.Kernel().getTile())));
   text.entry_symbol = kEntrySymbol;
-  text.block_threads = kWarpThreads * chosen.warps;
+  text.block_threads = BlockThreads(spec, chosen);
   text.shared_bytes = SharedBytes(spec, chosen);
   return text;
 }

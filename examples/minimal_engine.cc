@@ -29,7 +29,7 @@ absl::Status Main() {
   ASSIGN_OR_RETURN(spec, ParseSpec("extend/e4m3_row/d64/g4/page16/f32"));
   ASSIGN_OR_RETURN(const auto extend, engine->Prepare(spec));
   ASSIGN_OR_RETURN(spec, ParseSpec("decode/e4m3_row/d64/g4/page16/f32"));
-  ASSIGN_OR_RETURN(const DecodeKernels decode, PrepareDecode(*engine, spec));
+  ASSIGN_OR_RETURN(const auto decode, engine->Prepare(spec));
 
   std::fill_n(&source[0][0][0], kTokens * kKvHeads * kDim, 1.75f);
   const CacheGeometry geometry = {spec.k_format, spec.v_format, kDim,
@@ -63,7 +63,7 @@ absl::Status Main() {
   args.sm_scale = 0.125f;
   args.batch = args.total_q = 1;
   args.num_kv_heads = kKvHeads;
-  RETURN_IF_ERROR(RunDecode(decode, {args, kHeads}, nullptr));
+  RETURN_IF_ERROR(RunDecode(*decode, {args, kHeads}, nullptr));
   std::printf("decode: out %g (1.75), lse %g (ln 10)\n", out[7][63], lse[7]);
   RETURN_IF_ERROR(RunExtend(*extend, {args, kHeads}, nullptr));
   std::printf("extend: out %g (1.75), lse %g (ln 10)\n", out[0][0], lse[0]);

@@ -21,9 +21,6 @@ absl::Status RunExtend(const PreparedKernel& kernel, const ExtendParams& params,
   if (args.batch == 0 || args.total_q == 0) return absl::OkStatus();
   RETURN_IF_ERROR(
       CheckAttention(spec, params.num_q_heads, /*needs_out=*/true, args));
-  args.splits = 1;
-  args.partial_out = nullptr;
-  args.partial_lse = nullptr;
   // Each sequence may leave one tile partly filled; the kernel finds its tile
   // in q_indptr, so the grid needs no length.
   const int64_t block_m = kernel.tile().block_m;

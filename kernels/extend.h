@@ -29,13 +29,13 @@
 //
 // A row with no visible key gives out 0 and lse -inf (with a sink: the sink).
 // Bytes of the cache at and beyond kv_len may be anything, and so may those of
-// keys that a custom mask hides from every query. NaN in q, in a visible K or in
-// a visible V makes its row NaN, lse included but for V; NaN or infinity in a V
-// row may reach rows of the same sequence that do not see it.
-// All pointers are memory of the engine's target and must not overlap `out`.
-// total_q * group is at most 2^30. Queues work on
-// `stream` and returns without waiting; safe from several threads. Access
-// widths, splits and partial_* of `args` are this call's to fill in.
+// keys that a custom mask hides from every query. NaN in q, in a visible K or
+// in a visible V makes its row NaN, lse included but for V; NaN or infinity in
+// a V row may reach rows of the same sequence that do not see it. All pointers
+// are memory of the engine's target and must not overlap `out`. total_q * group
+// is at most 2^30. Queues work on `stream` and returns without waiting; safe
+// from several threads. Access widths, and decode's own fields of `args` are
+// this call's to fill in.
 //
 // Errors  kInvalidArgument  a pointer, alignment, count or stride rule above is
 //                           broken; nothing was launched

@@ -31,11 +31,6 @@ bool FitsDecode(const AttentionCase& problem) {
 
 absl::StatusOr<KernelSpec> CaseSpec(const AttentionCase& problem,
                                     KernelKind kernel, SlotOrder order) {
-  if (kernel == KernelKind::kMerge) {
-    ASSIGN_OR_RETURN(const KernelSpec decode,
-                     CaseSpec(problem, KernelKind::kDecode, order));
-    return MergeSpecOf(decode);
-  }
   KernelSpec spec;
   spec.kernel = kernel;
   spec.k_format = problem.k.format;

@@ -1,7 +1,9 @@
 #include "tools/case_on_target.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "compiler/tile/memory_model.h"
 #include "kernels/extend.h"
 #include "kernels/store.h"
 #include "runtime/base/status_macros.h"
@@ -165,21 +167,52 @@ absl::Status CaseOnTarget::Extend(const PreparedKernel& kernel,
   return SynchronizeTarget(engine_, nullptr);
 }
 
-absl::Status CaseOnTarget::Decode(const DecodeKernels& kernels,
-                                  const AttentionArgs& args, int splits) {
+absl::Status CaseOnTarget::Decode(const PreparedKernel& kernel,
+                                  const AttentionArgs& args, int cuts) {
+  DecodeGrid grid;
+  if (cuts > 1) {
+    // Heads side by side in a block for odd numbers of cuts.
+    const int most = DecodeHeadsPerBlock(kernel.spec(), kernel.tile());
+    int heads = cuts % 2 != 0 ? most : 1;
+    while (args.num_kv_heads % heads != 0) heads /= 2;
+    grid.heads_per_block = heads;
+    int64_t row_tiles = 0;
+    for (size_t i = 1; i < problem_.q_indptr.size(); ++i) {
+      const int64_t q_len = problem_.q_indptr[i] - problem_.q_indptr[i - 1];
+      row_tiles += (q_len * kernel.spec().group + kernel.tile().block_m - 1) /
+                   kernel.tile().block_m;
+    }
+    grid.blocks = static_cast<int>(std::max<int64_t>(
+        1, row_tiles * (args.num_kv_heads / grid.heads_per_block) * cuts));
+  }
+  return Decode(kernel, args, grid);
+}
+
+absl::Status CaseOnTarget::Decode(const PreparedKernel& kernel,
+                                  const AttentionArgs& args,
+                                  const DecodeGrid& grid) {
   RETURN_IF_ERROR(PoisonOutputs());
   DecodeParams params;
   params.args = args;
   params.num_q_heads = problem_.num_q_heads;
-  params.splits = splits;
-  params.workspace_bytes = DecodeWorkspaceBytes(
-      kernels.decode->spec(), args.total_q, problem_.num_q_heads, splits);
+  params.grid = grid;
+  params.workspace_bytes = DecodeWorkspaceBytes(kernel, grid);
   ASSIGN_OR_RETURN(TargetBuffer workspace,
                    TargetBuffer::Allocate(engine_, params.workspace_bytes));
   RETURN_IF_ERROR(workspace.Fill(kPoison));
+  const std::vector<unsigned> counters(params.workspace_bytes > 0 ? grid.blocks
+                                                                  : 0);
+  const size_t counter_bytes = counters.size() * sizeof(unsigned);
+  RETURN_IF_ERROR(workspace.CopyFromHost(counters.data(), counter_bytes));
   params.workspace = workspace.data();
-  RETURN_IF_ERROR(RunDecode(kernels, params, nullptr));
-  return SynchronizeTarget(engine_, nullptr);
+  RETURN_IF_ERROR(RunDecode(kernel, params, nullptr));
+  RETURN_IF_ERROR(SynchronizeTarget(engine_, nullptr));
+  std::vector<unsigned> after(counters.size());
+  RETURN_IF_ERROR(workspace.CopyToHost(after.data(), counter_bytes));
+  if (after != counters) {
+    return absl::InternalError("decode left a counter that is not 0");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CaseOnTarget::CheckStored() const {

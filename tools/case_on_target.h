@@ -32,8 +32,11 @@ class CaseOnTarget {
   // Each waits until the kernel is done. Outputs are poisoned before.
   absl::Status Store(const PreparedKernel& kernel, const StoreArgs& args);
   absl::Status Extend(const PreparedKernel& kernel, const AttentionArgs& args);
-  absl::Status Decode(const DecodeKernels& kernels, const AttentionArgs& args,
-                      int splits);
+  absl::Status Decode(const PreparedKernel& kernel, const AttentionArgs& args,
+                      const DecodeGrid& grid);
+  // Cuts every unit of work into `cuts` parts or about that: 1 gives one block.
+  absl::Status Decode(const PreparedKernel& kernel, const AttentionArgs& args,
+                      int cuts);
 
   absl::Status CheckStored() const;
   // Compares what the last attention kernel wrote to out and lse.

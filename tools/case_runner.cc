@@ -133,17 +133,17 @@ class CaseRunner {
     const absl::StatusOr<KernelSpec> spec =
         CaseSpec(problem_, KernelKind::kDecode, layout_->order);
     if (!spec.ok()) return AddUnsaid("decode", spec.status());
-    const absl::StatusOr<DecodeKernels> kernels = PrepareDecode(engine_, *spec);
-    if (!kernels.ok()) return AddUnprepared("decode", kernels.status());
+    const auto kernel = engine_.Prepare(*spec);
+    if (!kernel.ok()) return AddUnprepared("decode", kernel.status());
     RunAttention(on_target, "decode", /*padding_kept=*/true, [&] {
-      return on_target.Decode(*kernels, on_target.AttentionArguments(), 1);
+      return on_target.Decode(**kernel, on_target.AttentionArguments(), 1);
     });
-    // Another number of splits in each layout; some leave splits empty.
+    // Another number of parts in each layout.
     const int splits = kFewestSplits + splits_++ % 3;
     RunAttention(on_target, absl::StrCat("decode/splits=", splits),
-                 /*padding_kept=*/false, [&] {
+                 /*padding_kept=*/true, [&] {
                    return on_target.Decode(
-                       *kernels, on_target.AttentionArguments(), splits);
+                       **kernel, on_target.AttentionArguments(), splits);
                  });
   }
 

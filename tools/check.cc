@@ -108,10 +108,9 @@ int ListSpecs(const CheckFlags& flags) {
     absl::Status refusal;
     std::set<std::string> needed;
     for (SlotOrder order : {SlotOrder::kNhd, SlotOrder::kHnd}) {
-      for (KernelKind kernel : {KernelKind::kStore, KernelKind::kExtend,
-                                KernelKind::kDecode, KernelKind::kMerge}) {
-        const bool decode =
-            kernel == KernelKind::kDecode || kernel == KernelKind::kMerge;
+      for (KernelKind kernel :
+           {KernelKind::kStore, KernelKind::kExtend, KernelKind::kDecode}) {
+        const bool decode = kernel == KernelKind::kDecode;
         if (decode && !FitsDecode(*problem)) continue;
         const absl::StatusOr<KernelSpec> spec =
             CaseSpec(*problem, kernel, order);

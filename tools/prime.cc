@@ -62,16 +62,10 @@ absl::StatusOr<Shard> ParseShard(const std::string& text) {
   return shard;
 }
 
-// Every SPEC for every GPU, and the merge kernel of each decode, each once.
+// Every SPEC for every GPU, each once.
 absl::StatusOr<std::vector<PrimeJob>> PlanJobs(const PrimeFlags& flags) {
   ASSIGN_OR_RETURN(std::vector<std::string> specs, ReadSpecs(flags.specs));
-  std::set<std::string> unique(specs.begin(), specs.end());
-  for (const std::string& text : specs) {
-    const absl::StatusOr<KernelSpec> spec = ParseSpec(text);
-    if (spec.ok() && spec->kernel == KernelKind::kDecode) {
-      unique.insert(MergeSpecOf(*spec).Text());
-    }
-  }
+  const std::set<std::string> unique(specs.begin(), specs.end());
   ASSIGN_OR_RETURN(const Shard shard, ParseShard(flags.shard));
   std::vector<PrimeJob> jobs;
   int64_t number = 0;

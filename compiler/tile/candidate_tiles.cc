@@ -1,6 +1,7 @@
 #include "compiler/tile/candidate_tiles.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <tuple>
 
 #include "absl/types/span.h"
@@ -71,31 +72,34 @@ std::vector<Tile> ExtendTiles(const KernelSpec& spec, const GpuTarget& target) {
   return tiles;
 }
 
-// The copies and products of one block overlap badly around its barriers; a
-// second block on the SM fills the gaps.
 bool TwoBlocksFit(const KernelSpec& spec, const Tile& tile,
                   const GpuTarget& target) {
   return 2 * (SharedBytes(spec, tile) + target.shared_bytes_reserved) <=
          target.shared_bytes_per_sm;
 }
 
+// Eight consumer warps on an SM keep up with its share of the memory, in one
+// block or in two; three stages keep its copies under way.
 std::vector<Tile> DecodeTiles(const KernelSpec& spec, const GpuTarget& target) {
   std::vector<int> row_counts = {8};
   if (spec.q_max * spec.group > 8) row_counts = {16, 8};
   std::vector<Tile> tiles;
   for (const int block_m : row_counts) {
-    std::vector<Tile> one_stage;
-    for (const int warps : {4, 2, 1}) {
-      const int block_n = kDecodeKeysPerStep * warps;
-      std::vector<Tile> alone;
-      for (const int stages : {4, 3, 2}) {
-        const Tile tile = {block_m, block_n, stages, warps};
-        (TwoBlocksFit(spec, tile, target) ? tiles : alone).push_back(tile);
+    const auto add = [&](int warps, std::initializer_list<int> stage_counts,
+                         bool pairs_only) {
+      for (const int stages : stage_counts) {
+        const Tile tile = {block_m, kDecodeKeysPerStep * warps, stages, warps};
+        if (!pairs_only || TwoBlocksFit(spec, tile, target)) {
+          tiles.push_back(tile);
+        }
       }
-      tiles.insert(tiles.end(), alone.begin(), alone.end());
-      one_stage.push_back({block_m, block_n, 1, warps});
-    }
-    tiles.insert(tiles.end(), one_stage.begin(), one_stage.end());
+    };
+    add(8, {4, 3}, /*pairs_only=*/false);
+    add(4, {4, 3}, /*pairs_only=*/true);
+    add(4, {4, 3, 2}, /*pairs_only=*/false);
+    add(2, {4, 3, 2}, /*pairs_only=*/false);
+    add(1, {4, 3, 2}, /*pairs_only=*/false);
+    for (const int warps : {4, 2, 1}) add(warps, {1}, /*pairs_only=*/false);
   }
   return tiles;
 }

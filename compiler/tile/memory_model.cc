@@ -10,6 +10,8 @@ constexpr int kMaxRegisters = 255;
 constexpr int kRegisterUnit = 8;
 constexpr int kOutputColumnsPerWarp = 256;
 constexpr int kDecodeQueryRegistersHeadDim = 256;
+constexpr int kDecodeExchangeChannels = 64;
+constexpr int kDecodeArrivalBytes = 16;
 
 // Operands of the running product, softmax state, addresses and counters.
 constexpr int kExtendOtherRegisters = 56;
@@ -95,10 +97,14 @@ int SharedBytes(const KernelSpec& spec, const Tile& tile) {
       const int query = DecodeQueryInShared(spec) ? QueryBytes(spec, tile) : 0;
       const int pipelines =
           tile.warps * tile.stages * kDecodeKeysPerStep * KeyBytes(spec);
-      // Per row and warp: f32 partial output, then maximum, sum and padding.
+      // Per row and warp: f32 channels of a round, then facts of the row.
+      const int round_channels =
+          std::min(spec.v_head_dim, kDecodeExchangeChannels);
       const int exchange =
-          tile.warps * tile.block_m * (spec.v_head_dim * 4 + 16);
-      return std::max(query + pipelines, exchange);
+          tile.warps * tile.block_m * (round_channels * 4 + 16);
+      // Two barriers a stage, and 16 bytes on each warp's piece of it.
+      const int notes = tile.stages * (tile.warps * 16 + 16);
+      return query + pipelines + exchange + notes + kDecodeArrivalBytes;
     }
     case KernelKind::kExtend:
       return QueryBytes(spec, tile) +
@@ -138,9 +144,22 @@ int RegistersPerThread(const KernelSpec& spec, const Tile& tile) {
   return 0;
 }
 
-int RegisterLimit(const Tile& tile, const GpuTarget& target) {
-  const int share = target.registers_per_sm / (tile.warps * kWarpLanes);
+int BlockThreads(const KernelSpec& spec, const Tile& tile) {
+  int warps = tile.warps;
+  if (spec.kernel == KernelKind::kDecode) {
+    warps += tile.warps >= 8 ? 8 : (tile.warps >= 4 ? 4 : 2);
+  }
+  return warps * kWarpLanes;
+}
+
+int RegisterLimit(const KernelSpec& spec, const Tile& tile,
+                  const GpuTarget& target) {
+  const int share = target.registers_per_sm / BlockThreads(spec, tile);
   return std::min(kMaxRegisters, share / kRegisterUnit * kRegisterUnit);
+}
+
+int DecodeHeadsPerBlock(const KernelSpec& spec, const Tile& tile) {
+  return DecodeQueryInShared(spec) ? 1 : tile.warps & -tile.warps;
 }
 
 int ExtendDimSplit(int v_head_dim) {

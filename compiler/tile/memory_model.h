@@ -7,11 +7,11 @@
 //               that eight rows of a matrix load touch all 32 banks once
 //   side        a key's codes at that pitch, its row scale (4 bytes a number)
 //               and its block scales rounded up to 4 bytes
-//   decode      max(Q + warps * stages * 16 * (K side + V side),
-//                   warps * block_m * (4 * v_head_dim + 16))
-//               Q = block_m * head_dim * 2 above head_dim 256, else 0, and the
-//               pipelines; then, in the same bytes, the partial outputs that
-//               the warps exchange
+//   decode      Q + warps * stages * 16 * (K side + V side)
+//               + warps * block_m * (4 * min(v_head_dim, 64) + 16) + 16
+//               Q = block_m * head_dim * 2 above head_dim 256, else 0; the
+//               pipelines; 64 channels at a time of the partial outputs that
+//               the warps exchange; what the last block is told by
 //   extend      block_m * head_dim * 2 for Q
 //               + stages * block_n * (K side + V side)
 //   store, merge  none
@@ -34,13 +34,22 @@ int SharedBytes(const KernelSpec& spec, const Tile& tile);
 // from its fragments: accumulators, scores, operands, addresses.
 int RegistersPerThread(const KernelSpec& spec, const Tile& tile);
 
+// Threads of a block: 32 for each of the tile's warps and, in decode, for each
+// warp that only copies.
+int BlockThreads(const KernelSpec& spec, const Tile& tile);
+
 // Registers a thread may have: 255, or what one block's share of the register
 // file leaves, rounded down to the allocation unit of 8.
-int RegisterLimit(const Tile& tile, const GpuTarget& target);
+int RegisterLimit(const KernelSpec& spec, const Tile& tile,
+                  const GpuTarget& target);
 
 // Warps of an extend block that share their query rows and split the columns
 // of the output: one for each 256 of them.
 int ExtendDimSplit(int v_head_dim);
+
+// The most kv heads that a decode block attends to at a time, a power of two: a
+// warp each, or one where the block's warps share its query in shared memory.
+int DecodeHeadsPerBlock(const KernelSpec& spec, const Tile& tile);
 
 // Query rows of one warp of an extend block; 0 if the warps do not divide.
 int ExtendWarpRows(const KernelSpec& spec, const Tile& tile);

@@ -23,7 +23,7 @@ std::string Misfit(const KernelSpec& spec, const Tile& tile,
                         " for a block");
   }
   const int registers = RegistersPerThread(spec, tile);
-  const int register_limit = RegisterLimit(tile, target);
+  const int register_limit = RegisterLimit(spec, tile, target);
   if (registers > register_limit) {
     return absl::StrCat("needs ", registers, " registers a thread, ",
                         target.name, " has ", register_limit, " for ",

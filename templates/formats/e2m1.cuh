@@ -8,14 +8,13 @@
 
 namespace kvforge::formats {
 
-// Four codes in the low 16 bits to two f16 pairs, exact. The upper bytes of the
-// eight magnitudes in f16 are a table of eight bytes; their lower bytes are 0.
-__device__ __forceinline__ void E2m1ToF16Table4(u32 codes, u32 (&out)[2]) {
-  const u32 high = arch::BytePermute(0x3e3c3800u, 0x46444240u, codes & 0x7777u);
-  out[0] = arch::BytePermute(high, 0, 0x1404) | ((codes << 12) & 0x8000u) |
-           ((codes << 24) & 0x80000000u);
-  out[1] = arch::BytePermute(high, 0, 0x3424) | ((codes << 4) & 0x8000u) |
-           ((codes << 16) & 0x80000000u);
+// Codes 0 and 4, and 1 and 5, of eight to two f16 pairs, times 2^-14: the bits
+// moved into an f16 keep the exponent field.
+//   code  s ee m          f16  s 000ee m000000000   (bias 15 - 1 = 14)
+// subnormals included.
+__device__ __forceinline__ void E2m1ToF16Placed4(u32 codes, u32 (&out)[2]) {
+  out[0] = ((codes << 12) & 0x80008000u) | ((codes << 9) & 0x0e000e00u);
+  out[1] = ((codes << 8) & 0x80008000u) | ((codes << 5) & 0x0e000e00u);
 }
 
 // One f32 to its code: nearest, ties to even, saturating, NaN to +6.

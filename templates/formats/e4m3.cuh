@@ -26,9 +26,10 @@ __device__ __forceinline__ void E4m3ToF16Placed4(u32 codes, u32 (&out)[2]) {
   out[1] = E4m3PlacedPair(arch::BytePermute(codes, 0, 0x3424));
 }
 
-// Two block scale codes to one f16 pair, times 2^-8.
+// Two block scale codes to one f16 pair.
 __device__ __forceinline__ u32 E4m3ScalePairPlaced(u32 first, u32 second) {
-  return E4m3PlacedPair((first << 8) | (second << 24));
+  constexpr u32 kRepay = 0x5c005c00u;  // 2^8 twice
+  return arch::MulF16x2(E4m3PlacedPair((first << 8) | (second << 24)), kRepay);
 }
 
 // One code to f32; used where a stored scale is needed again.

@@ -6,15 +6,13 @@
 
 namespace kvforge::formats {
 
-// Four codes in the low 16 bits to two f16 pairs, exact: under 0x6400 a code is
-// the f16 of 1024 more.
+// Codes 0 and 4, and 1 and 5, of eight to two f16 pairs, exact: under 0x6400 a
+// code is the f16 of 1024 more.
 __device__ __forceinline__ void Uint4ToF16Offset4(u32 codes, u32 (&out)[2]) {
   constexpr u32 kHigh = 0x64006400u;
   constexpr u32 kOffset = 0xe400e400u;  // -1024 twice
-  const u32 first = (codes & 0xfu) | ((codes & 0xf0u) << 12);
-  const u32 second = ((codes >> 8) & 0xfu) | ((codes & 0xf000u) << 4);
-  out[0] = arch::AddF16x2(first | kHigh, kOffset);
-  out[1] = arch::AddF16x2(second | kHigh, kOffset);
+  out[0] = arch::AddF16x2((codes & 0x000f000fu) | kHigh, kOffset);
+  out[1] = arch::AddF16x2((codes >> 4 & 0x000f000fu) | kHigh, kOffset);
 }
 
 // Nearest, ties to even, clamped to 0 .. 15, NaN to 0.

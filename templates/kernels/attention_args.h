@@ -10,7 +10,7 @@ struct AttentionArgs {
   const unsigned char* q;  // [total_q, q heads, head_dim]
   long long q_token_stride;
   long long q_head_stride;
-  unsigned char* out;  // [total_q, q heads, v_head_dim]; unused if splits > 1
+  unsigned char* out;  // [total_q, q heads, v_head_dim]
   long long out_token_stride;
   long long out_head_stride;
   float* lse;                  // [total_q, q heads], natural log; may be null
@@ -37,11 +37,14 @@ struct AttentionArgs {
   int num_kv_heads;
   int total_q;  // rows of q: bounds q_indptr[batch]
 
-  // decode only. With splits > 1 split s of a row writes its f32 partial to
-  // partial_out[s, token, head, :] and its LSE to partial_lse[s, token, head].
-  int splits;
-  float* partial_out;  // [splits, total_q, q heads, v_head_dim]
-  float* partial_lse;  // [splits, total_q, q heads]
+  // decode only. A block attends to 2^heads_per_block_log2 neighbouring kv
+  // heads at a time; they divide num_kv_heads and the block's consumer warps.
+  int heads_per_block_log2;
+  // Scratch of units that several blocks share: a slot of rows for the first
+  // and one for the last unit of each block, f32.
+  float* partials;
+  // One counter a block, 0 before and after the launch.
+  unsigned* arrivals;
 };
 
 }  // namespace kvforge

@@ -203,12 +203,13 @@ __device__ __forceinline__ void BlockDots(
       const u32 group = stage + (group0 + n / 2) * Shape::KGroup::kBytes;
       const int first_key = n % 2 * 8;
       KeyRun keys;
-      keys.Load(group + (first_key + g) * Shape::KGroup::kCodePitch, run, 0, t);
+      keys.Load(group + (first_key + g) * Shape::KGroup::kCodePitch, 0, run, 0,
+                t);
       float partial[Shape::kMTiles][4] = {};
 #pragma unroll
       for (int i = 0; i < KeyRun::kSteps; ++i) {
         u32 k[2];
-        keys.Decode(i, 0, run, 0, t, k);
+        keys.Decode(i, k);
 #pragma unroll
         for (int m = 0; m < Shape::kMTiles; ++m) {
 #pragma unroll
@@ -260,7 +261,9 @@ __device__ __forceinline__ void Dots(
     for (int part = 0; part < KeyRun::kParts; ++part) {
       KeyRun keys[kTiles];
 #pragma unroll
-      for (int n = 0; n < kTiles; ++n) keys[n].Load(rows[n], run, part, t);
+      for (int n = 0; n < kTiles; ++n) {
+        keys[n].Load(rows[n], scales[n], run, part, t);
+      }
 #pragma unroll
       for (int i = 0; i < KeyRun::kSteps; ++i) {
         const int step =
@@ -279,7 +282,7 @@ __device__ __forceinline__ void Dots(
 #pragma unroll
         for (int n = 0; n < kTiles; ++n) {
           u32 k[2];
-          keys[n].Decode(i, scales[n], run, part, t, k);
+          keys[n].Decode(i, k);
 #pragma unroll
           for (int m = 0; m < Shape::kMTiles; ++m) {
 #pragma unroll
@@ -727,7 +730,7 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
 
   ops::Selection selection = {nullptr, 0};
   if constexpr (spec::kSparseBlock > 0) {
-    selection = ops::SelectionOf(args, sequence);
+    selection = ops::SelectionOf(args, sequence.batch, sequence.kv_head);
   }
 
   // Copies are dealt to warps by group: first the groups of K, then of V.
@@ -752,14 +755,17 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
         pages.Fetch(sequence.table, key, range.first, range.end, copy_lane);
         if (value_side) {
           ops::CopyKeyGroup<VSide, spec::kValueDim>(
-              args.v, sequence.kv_head, pages, key, range.first, range.end,
-              to + Shape::kGroups * Shape::KGroup::kBytes +
-                  group * Shape::VGroup::kBytes,
-              copy_lane);
+              args.v,
+              {sequence.kv_head, 0,
+               to + Shape::kGroups * Shape::KGroup::kBytes +
+                   group * Shape::VGroup::kBytes,
+               0},
+              pages, key, range.first, range.end, copy_lane);
         } else {
           ops::CopyKeyGroup<KSide, spec::kHeadDim>(
-              args.k, sequence.kv_head, pages, key, range.first, range.end,
-              to + group * Shape::KGroup::kBytes, copy_lane);
+              args.k,
+              {sequence.kv_head, 0, to + group * Shape::KGroup::kBytes, 0},
+              pages, key, range.first, range.end, copy_lane);
         }
       }
     }

@@ -10,6 +10,7 @@
 // zeros, and nothing of the cache is read for it.
 #include "kernels/gather_args.h"
 #include "ops/access.cuh"
+#include "ops/spread_codes.cuh"
 
 namespace kvforge::kernels {
 
@@ -70,11 +71,18 @@ __device__ __forceinline__ void ReadPart(
 #pragma unroll
   for (int quad = 0; quad < 4; ++quad) {
     u32 lo = codes[quad * Side::kCodeBits / 8];
-    if constexpr (Side::kCodeBits == 4) lo = lo >> quad % 2 * 16 & 0xffffu;
+    if constexpr (Side::kCodeBits == 4) {
+      lo = ops::SpreadCodes(lo >> quad % 2 * 16);
+    }
     const u32 hi =
         Side::kCodeBits == 16 ? codes[kCodeBytes / 16 * quad + 1] : 0;
     u32 decoded[2];
     Side::Decode4(lo, hi, decoded);
+    if constexpr (Side::kCodeBits == 4) {  // pairs 0, 2 and 1, 3
+      const u32 first = arch::BytePermute(decoded[0], decoded[1], 0x5410);
+      decoded[1] = arch::BytePermute(decoded[0], decoded[1], 0x7632);
+      decoded[0] = first;
+    }
 #pragma unroll
     for (int pair = 0; pair < 2; ++pair) {
       float x[2];

@@ -4,9 +4,11 @@
 // product's rows or columns, is free. It is chosen so that a lane reads
 // neighbouring codes; lane = 4 * g + t as in the PTX fragment layouts.
 //
-//   K: step s of a dot gives lane (g, t) of key g four neighbouring channels
-//      ChannelOf(s, t) .. + 3; the first two are the fragment's k = 2t, 2t + 1,
-//      the last two its k = 2t + 8, 2t + 9. Query rows use the same order.
+//   K: step s of a dot gives lane (g, t) of key g the four channels
+//      ChannelOf(s, t) + Offset(i); the first two are the fragment's k = 2t,
+//      2t + 1, the last two its k = 2t + 8, 2t + 9. Query rows use the same
+//      order. They are neighbours, but of 4-bit codes: there a step takes codes
+//      0, 4, 1 and 5 of eight, whose bits lie 16 apart in pairs.
 //   V: lane (g, t) holds channels c(g) .. of keys 2t, 2t+1, 2t+8, 2t+9; a pair
 //      of operands is one channel of two neighbouring keys.
 #ifndef KVFORGE_TEMPLATES_OPS_FRAGMENTS_CUH_
@@ -14,6 +16,7 @@
 
 #include "ops/access.cuh"
 #include "ops/key_tile.cuh"
+#include "ops/spread_codes.cuh"
 
 namespace kvforge::ops {
 
@@ -39,9 +42,20 @@ struct ChannelOrder {
   static constexpr int kSteps = kDim / 16;
   static_assert(kLaneChannels % 4 == 0);
 
+  // Codes that lie 16 bits apart in a step: of a word of eight codes, or of a
+  // lane's four.
+  static constexpr int kApart = kCodeBits > 4
+                                    ? 0
+                                    : (kLaneChannels % 8 == 0 ? 4 : 2);
+
+  static __device__ __forceinline__ constexpr int Offset(int i) {
+    return kApart == 0 ? i : i / 2 + i % 2 * kApart;
+  }
   static __device__ __forceinline__ constexpr int ChannelOf(int step, int t) {
+    const int lane_step = step % kStepsPerRun;
     return step / kStepsPerRun * kRunChannels + t * kLaneChannels +
-           step % kStepsPerRun * 4;
+           (kApart == 4 ? lane_step / 2 * 8 + lane_step % 2 * 2
+                        : lane_step * 4);
   }
 };
 
@@ -55,38 +69,50 @@ struct KeyRun {
   static constexpr int kParts = Order::kLaneBytes / kPartBytes;  // of a run
   static constexpr int kSteps = Order::kStepsPerRun / kParts;    // of a part
   static constexpr int kWords = (kPartBytes + 3) / 4;
+  // Block scales of the part's channels where the operand takes them in.
+  static constexpr int kChannels = kPartBytes * 8 / Side::kCodeBits;
+  static constexpr int kScales =
+      !Side::kBlockInOperand || kChannels <= Side::kBlock
+          ? 1
+          : kChannels / (Side::kBlock > 0 ? Side::kBlock : 1);
   u32 words[kWords];
-  u32 block_scales = 0;
+  u32 scale_codes[(kScales + 3) / 4];
 
-  // `codes`: shared address of the key's first code.
-  __device__ __forceinline__ void Load(u32 codes, int run, int part, int t) {
+  // `codes`, `scales`: shared addresses of the key's first code and block
+  // scale.
+  __device__ __forceinline__ void Load(u32 codes, u32 scales, int run, int part,
+                                       int t) {
     LoadSharedBytes<kPartBytes>(
         codes + (run * 4 + t) * Order::kLaneBytes + part * kPartBytes, words);
-  }
-  // Operands of step `i` of the part; `scales`: the key's first block scale.
-  __device__ __forceinline__ void Decode(int i, u32 scales, int run, int part,
-                                         int t, u32 (&out)[2]) {
     if constexpr (Side::kBlockInOperand) {
-      const int lane_channel = (part * kSteps + i) * 4;
-      if (i == 0 || lane_channel % Side::kBlock == 0) {
-        const int channel =
-            run * Order::kRunChannels + t * Order::kLaneChannels + lane_channel;
-        const u32 code = arch::LoadShared<u8>(scales + channel / Side::kBlock);
-        block_scales = Side::BlockScalePair(code, code);
-      }
+      const int channel = run * Order::kRunChannels + t * Order::kLaneChannels +
+                          part * kChannels;
+      LoadSharedBytes<kScales>(scales + channel / Side::kBlock, scale_codes);
+    }
+  }
+  // Operands of step `i` of the part.
+  __device__ __forceinline__ void Decode(int i, u32 (&out)[2]) const {
+    u32 block_scales = 0;
+    if constexpr (Side::kBlockInOperand) {
+      const int block = i * 4 / Side::kBlock;
+      const u32 code = scale_codes[block / 4] >> (block % 4 * 8) & 0xffu;
+      block_scales = Side::BlockScalePair(code, code);
     }
     if constexpr (Side::kCodeBits == 16) {
       Side::Decode4(words[2 * i], words[2 * i + 1], block_scales, out);
     } else if constexpr (Side::kCodeBits == 8) {
       Side::Decode4(words[i], 0, block_scales, out);
     } else {
-      Side::Decode4(words[i / 2] >> (16 * (i % 2)), 0, block_scales, out);
+      const u32 codes = Order::kApart == 4 ? words[i / 2] >> (8 * (i % 2))
+                                           : SpreadCodes(words[0]);
+      Side::Decode4(codes, 0, block_scales, out);
     }
   }
 };
 
-// Codes of two channels (2 * pair, + 1) of keys a and b in the order a, b, a, b
-// that Decode4 turns into one operand pair a channel.
+// Codes of two channels (2 * pair, + 1) of keys a and b as Decode4 turns them
+// into one operand pair a channel: in the order a, b, a, b, or of 4 bits those
+// of a in the lower and those of b in the upper half.
 template <int kCodeBits>
 __device__ __forceinline__ void ZipKeys(const u32* a, const u32* b, int pair,
                                         u32& lo, u32& hi) {
@@ -98,11 +124,10 @@ __device__ __forceinline__ void ZipKeys(const u32* a, const u32* b, int pair,
                            pair % 2 == 0 ? 0x5140 : 0x7362);
     hi = 0;
   } else {
-    const u32 wa = a[pair / 4];
-    const u32 wb = b[pair / 4];
-    const u32 even = (wa & 0x0f0f0f0fu) | ((wb & 0x0f0f0f0fu) << 4);
-    const u32 odd = ((wa >> 4) & 0x0f0f0f0fu) | (wb & 0xf0f0f0f0u);
-    lo = arch::BytePermute(even, odd, 0x0040u + pair % 4 * 0x11u);
+    // Four codes of each key, then the pair's in front.
+    lo = arch::BytePermute(a[pair / 4], b[pair / 4],
+                           pair % 4 < 2 ? 0x5410 : 0x7632) >>
+         (8 * (pair % 2));
     hi = 0;
   }
 }

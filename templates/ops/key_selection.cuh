@@ -46,64 +46,48 @@ struct Selection {
 };
 
 __device__ __forceinline__ Selection SelectionOf(const AttentionArgs& args,
-                                                 const Sequence& sequence) {
-  const i64 list =
-      static_cast<i64>(sequence.batch) * args.num_kv_heads + sequence.kv_head;
+                                                 int batch, int kv_head) {
+  const i64 list = static_cast<i64>(batch) * args.num_kv_heads + kv_head;
   return {args.selected + list * args.selected_per_head,
           args.selected_per_head};
 }
 
-// The groups of 16 keys that one warp of decode attends to, in order. Group i
-// holds keys 16 * i .. + 15; `keys` are those of them that may be read.
-//
-// Without a selection (kBlock 0) a unit of work is a group, and units
-// [begin, end) are groups. With one, a unit is a group of an entry of the list:
-// kUnits of them an entry, as many as a block can touch; those that hold no key
-// in `range` are passed over.
-template <int kBlock, int kStride>
-struct GroupWalk {
-  static constexpr int kUnits =
-      kBlock == 0                ? 1
-      : kBlock % kGroupKeys == 0 ? kBlock / kGroupKeys
-      : kGroupKeys % kBlock == 0 ? 1
-                                 : (kBlock + kGroupKeys - 2) / kGroupKeys + 1;
+// Groups of 16 keys that an entry of kBlock keys can touch.
+template <int kBlock>
+inline constexpr int kGroupsPerEntry =
+    kBlock == 0                ? 1
+    : kBlock % kGroupKeys == 0 ? kBlock / kGroupKeys
+    : kGroupKeys % kBlock == 0 ? 1
+                               : (kBlock + kGroupKeys - 2) / kGroupKeys + 1;
 
-  Selection selection;
-  KeyRange range;
-  int unit;
-  int end;
+// A group of 16 keys, 16 * group and on, and those of them that may be read.
+struct GroupOfKeys {
   int group;
   KeyRange keys;
 
-  __device__ __forceinline__ void Start(int first_unit, int end_unit) {
-    unit = first_unit;
-    end = end_unit;
-    Settle();
-  }
-  __device__ __forceinline__ bool Done() const { return unit >= end; }
-  __device__ __forceinline__ void Next() {
-    unit += kStride;
-    Settle();
-  }
-
- private:
-  __device__ __forceinline__ void Settle() {
-    if constexpr (kBlock == 0) {
-      group = unit;
-      keys = range;
-    } else {
-      for (; unit < end; unit += kStride) {
-        const KeyRange block =
-            selection.template Keys<kBlock>(unit / kUnits, range);
-        group = block.first / kGroupKeys + unit % kUnits;
-        const int key = group * kGroupKeys;
-        keys = {block.first > key ? block.first : key,
-                block.end - key < kGroupKeys ? block.end : key + kGroupKeys};
-        if (keys.first < keys.end) return;
-      }
-    }
+  __device__ __forceinline__ bool Empty() const {
+    return keys.first >= keys.end;
   }
 };
+
+// Unit `unit` of the work that decode has with the keys in `range`. Without a
+// selection (kBlock 0) it is a group; with one, a group of an entry of the
+// list, kGroupsPerEntry units an entry.
+template <int kBlock>
+__device__ __forceinline__ GroupOfKeys GroupOfUnit(const Selection& selection,
+                                                   KeyRange range, int unit) {
+  GroupOfKeys result = {unit, range};
+  KeyRange block = range;
+  if constexpr (kBlock > 0) {
+    constexpr int kUnits = kGroupsPerEntry<kBlock>;
+    block = selection.template Keys<kBlock>(unit / kUnits, range);
+    result.group = block.first / kGroupKeys + unit % kUnits;
+  }
+  const int key = result.group * kGroupKeys;
+  result.keys = {block.first > key ? block.first : key,
+                 block.end - key < kGroupKeys ? block.end : key + kGroupKeys};
+  return result;
+}
 
 }  // namespace kvforge::ops
 

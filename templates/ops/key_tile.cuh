@@ -125,21 +125,74 @@ struct GroupPages {
   }
 };
 
+// 64 neighbouring entries of a sequence's page table in a warp's registers, so
+// that the pages of the groups to come are there before they are needed. A warp
+// that jumps about waits for each load instead.
+template <int kPageSize>
+struct PageWindow {
+  int base = -64;  // the entry that lane 0 holds in `near`
+  int near = 0;    // entries base + lane
+  int far = 0;     // entries base + 32 + lane
+
+  // Forgets what it holds: the next sequence's table follows.
+  __device__ __forceinline__ void Clear() { base = -64; }
+
+  // Pages of the 16 keys from group_key on: lane l's is that of key l % 16.
+  // Entries at `end_entry` and beyond are not read; a page of theirs is
+  // anything. All lanes.
+  __device__ __forceinline__ int Pages(const int* table, int group_key,
+                                       int end_entry, int lane) {
+    const int first = group_key / kPageSize;
+    const auto load = [&](int entry) {
+      return entry < end_entry ? arch::LoadGlobal<int>(table + entry) : 0;
+    };
+    const int ahead = first - base;
+    if (ahead < 0 || ahead >= 32) {
+      if (ahead >= 32 && ahead < 64) {
+        base += 32;
+        near = far;
+      } else {
+        base = first / 32 * 32;
+        near = load(base + lane);
+      }
+      far = load(base + 32 + lane);
+    }
+    if constexpr (kPageSize % kGroupKeys == 0) {
+      return arch::ShuffleFrom(near, first - base);
+    }
+    const int entry = (group_key + lane % kGroupKeys) / kPageSize - base;
+    const int low = arch::ShuffleFrom(near, entry % 32);
+    const int high = arch::ShuffleFrom(far, entry % 32);
+    return entry < 32 ? low : high;
+  }
+};
+
+// 2^shift neighbouring heads and where their rows go: those of head first + i
+// to `to` + i * step.
+struct HeadRun {
+  int first;
+  int shift;
+  u32 to;
+  u32 step;
+};
+
 // Copies one strided row part of 16 keys, kRowBytes each, kWidth at a time.
 // Only 16-byte copies are unrolled: narrow ones would fill the registers with
 // addresses.
 template <int kWidth, int kRowBytes, int kPitch, int kPageSize, bool kPicked>
-__device__ __forceinline__ void CopyRows(const StridedBytes& from, int head,
+__device__ __forceinline__ void CopyRows(const StridedBytes& from,
+                                         HeadRun heads,
                                          GroupPages<kPageSize, kPicked> pages,
                                          int group_key, int first, int end,
-                                         u32 to, int lane) {
+                                         int lane) {
   static_assert(kRowBytes % kWidth == 0);
   constexpr int kParts = kRowBytes / kWidth;
   constexpr int kUnroll = kWidth == 16 ? 4 : 1;
-  const u8* base = from.base + head * from.head_stride;
-  const auto copy = [&](u32 target, const u8* address, int key) {
-    const bool valid =
-        key >= first && key < end && pages.Picks(key - group_key);
+  const u8* base = from.base + heads.first * from.head_stride;
+  const auto readable = [&](int key) {
+    return key >= first && key < end && pages.Picks(key - group_key);
+  };
+  const auto copy = [&](u32 target, const u8* address, bool valid) {
     if constexpr (kWidth >= 4) {
       arch::CpAsync<kWidth>(target, address, valid);
     } else {
@@ -147,23 +200,47 @@ __device__ __forceinline__ void CopyRows(const StridedBytes& from, int head,
       arch::StoreShared<u8>(target, byte);
     }
   };
-  if constexpr (kPageSize % kGroupKeys == 0 && 32 % kParts == 0) {
+  const int count = 1 << heads.shift;
+  if constexpr (kParts == 1) {
+    // A lane takes whole rows, neighbours in memory where there are any: a row
+    // is less than a sector.
+    const bool heads_inside = from.head_stride <= from.slot_stride;
+#pragma unroll 1
+    for (int i = 0; i < kGroupKeys << heads.shift; i += 32) {
+      const int item = i + lane;
+      const int row = heads_inside ? item >> heads.shift & (kGroupKeys - 1)
+                                   : item & (kGroupKeys - 1);
+      const int head = heads_inside ? item & (count - 1) : item / kGroupKeys;
+      const int key = group_key + row;
+      const int page = kPageSize % kGroupKeys == 0
+                           ? pages.page
+                           : arch::ShuffleFrom(pages.page, row);
+      if (item >= kGroupKeys << heads.shift) continue;
+      copy(heads.to + head * heads.step + row * kPitch,
+           base + page * from.page_stride + key % kPageSize * from.slot_stride +
+               head * from.head_stride,
+           readable(key));
+    }
+  } else if constexpr (kPageSize % kGroupKeys == 0 && 32 % kParts == 0) {
     // One page, and a lane keeps its part: addresses advance by constant rows.
     constexpr int kRows = 32 / kParts < kGroupKeys ? 32 / kParts : kGroupKeys;
     const int lane_row = lane / kParts;
     const int part = lane % kParts;
-    int key = group_key + lane_row;
+    if (lane_row >= kRows) return;
+    const int key = group_key + lane_row;
     const u8* address = base + pages.page * from.page_stride +
                         key % kPageSize * from.slot_stride + part * kWidth;
-    u32 target = to + lane_row * kPitch + part * kWidth;
-    if (lane_row < kRows) {
+    u32 target = heads.to + lane_row * kPitch + part * kWidth;
+#pragma unroll 1
+    for (int head = 0; head < count; ++head) {
+      const u8* row_address = address;
 #pragma unroll kUnroll
       for (int row = 0; row < kGroupKeys; row += kRows) {
-        copy(target, address, key);
-        address += kRows * from.slot_stride;
-        target += kRows * kPitch;
-        key += kRows;
+        copy(target + row * kPitch, row_address, readable(key + row));
+        row_address += kRows * from.slot_stride;
       }
+      address += from.head_stride;
+      target += heads.step;
     }
   } else {
     constexpr int kCopies = kGroupKeys * kParts;
@@ -175,54 +252,63 @@ __device__ __forceinline__ void CopyRows(const StridedBytes& from, int head,
       const int page = kPageSize % kGroupKeys == 0
                            ? pages.page
                            : arch::ShuffleFrom(pages.page, row);
-      if (i + lane < kCopies) {
-        copy(to + row * kPitch + part * kWidth,
-             base + page * from.page_stride +
-                 key % kPageSize * from.slot_stride + part * kWidth,
-             key);
+      if (i + lane >= kCopies) continue;
+      const u8* address = base + page * from.page_stride +
+                          key % kPageSize * from.slot_stride + part * kWidth;
+      u32 target = heads.to + row * kPitch + part * kWidth;
+#pragma unroll 1
+      for (int head = 0; head < count; ++head) {
+        copy(target, address, readable(key));
+        address += from.head_stride;
+        target += heads.step;
       }
     }
   }
 }
 
-// Starts the copy of keys group_key .. + 15 to shared memory at `to`; keys
-// outside [first, end) or not picked become zeros. The caller commits and
-// waits. All lanes.
+// Starts the copy of keys group_key .. + 15 of `heads`; keys outside
+// [first, end) or not picked become zeros. The caller waits for the copies. All
+// lanes.
 template <class Side, int kDim, int kPageSize, bool kPicked>
 __device__ __forceinline__ void CopyKeyGroup(
-    const CacheView& view, int head, GroupPages<kPageSize, kPicked> pages,
-    int group_key, int first, int end, u32 to, int lane) {
+    const CacheView& view, HeadRun heads, GroupPages<kPageSize, kPicked> pages,
+    int group_key, int first, int end, int lane) {
   using Group = KeyGroup<Side, kDim>;
+  const auto at = [&](int offset) {
+    HeadRun moved = heads;
+    moved.to += offset;
+    return moved;
+  };
   if (Group::kCodeBytes % 16 == 0 && view.code_bytes >= 16) {
     CopyRows<Group::kCodeBytes % 16 == 0 ? 16 : 4, Group::kCodeBytes,
-             Group::kCodePitch>(view.codes, head, pages, group_key, first, end,
-                                to, lane);
+             Group::kCodePitch>(view.codes, heads, pages, group_key, first, end,
+                                lane);
   } else if (Group::kCodeBytes % 8 == 0 && view.code_bytes >= 8) {
     CopyRows<Group::kCodeBytes % 8 == 0 ? 8 : 4, Group::kCodeBytes,
-             Group::kCodePitch>(view.codes, head, pages, group_key, first, end,
-                                to, lane);
+             Group::kCodePitch>(view.codes, heads, pages, group_key, first, end,
+                                lane);
   } else {
     CopyRows<4, Group::kCodeBytes, Group::kCodePitch>(
-        view.codes, head, pages, group_key, first, end, to, lane);
+        view.codes, heads, pages, group_key, first, end, lane);
   }
   if constexpr (Side::kRowScale) {
     constexpr int kBytes = Group::kRowScaleBytes;
-    CopyRows<4, kBytes, kBytes>(view.row_scale, head, pages, group_key, first,
-                                end, to + Group::kRowScales, lane);
+    CopyRows<4, kBytes, kBytes>(view.row_scale, at(Group::kRowScales), pages,
+                                group_key, first, end, lane);
   }
   if constexpr (Side::kBlock > 0) {
     constexpr int kBytes = Group::kBlockScaleBytes;
     constexpr int kPitch = Group::kBlockScalePitch;
-    const u32 target = to + Group::kBlockScales;
+    const HeadRun target = at(Group::kBlockScales);
     if (kBytes % 8 == 0 && view.block_scale_bytes >= 8) {
       CopyRows<kBytes % 8 == 0 ? 8 : 1, kBytes, kPitch>(
-          view.block_scale, head, pages, group_key, first, end, target, lane);
+          view.block_scale, target, pages, group_key, first, end, lane);
     } else if (kBytes % 4 == 0 && view.block_scale_bytes >= 4) {
       CopyRows<kBytes % 4 == 0 ? 4 : 1, kBytes, kPitch>(
-          view.block_scale, head, pages, group_key, first, end, target, lane);
+          view.block_scale, target, pages, group_key, first, end, lane);
     } else {
-      CopyRows<1, kBytes, kPitch>(view.block_scale, head, pages, group_key,
-                                  first, end, target, lane);
+      CopyRows<1, kBytes, kPitch>(view.block_scale, target, pages, group_key,
+                                  first, end, lane);
     }
   }
 }

@@ -24,17 +24,40 @@ inline constexpr int kQueryParts =
         ? 2
         : 1;
 
-// Four neighbouring channels in f32; `row` null gives zeros.
-template <class Element>
-__device__ __forceinline__ void LoadQuery4(const u8* row, int channel,
-                                           float (&x)[4]) {
-  constexpr int kBytes = 4 * Element::kBytes;
+// Two or four neighbouring channels in f32; `row` null gives zeros.
+template <class Element, int kCount>
+__device__ __forceinline__ void LoadQuery(const u8* row, int channel,
+                                          float* x) {
+  constexpr int kBytes = kCount * Element::kBytes;
   u32 words[kBytes / 4] = {};
   if (row != nullptr) {
     LoadBytes<kBytes>(row + channel * Element::kBytes, kBytes, words);
   }
-  Element::ToF32x2(&words[0], x[0], x[1]);
-  Element::ToF32x2(&words[kBytes / 8], x[2], x[3]);
+#pragma unroll
+  for (int i = 0; i < kCount / 2; ++i) {
+    Element::ToF32x2(&words[i * Element::kBytes / 2], x[2 * i], x[2 * i + 1]);
+  }
+}
+
+// The four channels of one step, in its order.
+template <class Element, class Order>
+__device__ __forceinline__ void LoadQueryStep(const u8* row, int step, int t,
+                                              float (&x)[4]) {
+  const int channel = Order::ChannelOf(step, t);
+  if constexpr (Order::kApart == 4) {
+    float near[2], far[2];
+    LoadQuery<Element, 2>(row, channel, near);
+    LoadQuery<Element, 2>(row, channel + 4, far);
+    x[0] = near[0];
+    x[1] = far[0];
+    x[2] = near[1];
+    x[3] = far[1];
+  } else {
+    float y[4];
+    LoadQuery<Element, 4>(row, channel, y);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x[i] = y[Order::Offset(i)];
+  }
 }
 
 struct PowerOfTwo {
@@ -59,7 +82,7 @@ __device__ __forceinline__ float QueryAmax(const u8* row, int t) {
 #pragma unroll 4
   for (int step = 0; step < Order::kSteps; ++step) {
     float x[4];
-    LoadQuery4<Element>(row, Order::ChannelOf(step, t), x);
+    LoadQueryStep<Element, Order>(row, step, t, x);
 #pragma unroll
     for (int i = 0; i < 4; ++i) amax = arch::Max(amax, arch::Abs(x[i]));
   }
@@ -75,7 +98,7 @@ __device__ __forceinline__ float QuerySum(const u8* row, int t, float factor) {
 #pragma unroll 4
   for (int step = 0; step < Order::kSteps; ++step) {
     float x[4];
-    LoadQuery4<Element>(row, Order::ChannelOf(step, t), x);
+    LoadQueryStep<Element, Order>(row, step, t, x);
 #pragma unroll
     for (int i = 0; i < 4; ++i) sum = arch::Fma(x[i], factor, sum);
   }
@@ -90,7 +113,7 @@ __device__ __forceinline__ void QueryStep(
     u32 (&out)[kQueryParts<Element, Operand>][2]) {
   constexpr int kParts = kQueryParts<Element, Operand>;
   float x[4];
-  LoadQuery4<Element>(row, Order::ChannelOf(step, t), x);
+  LoadQueryStep<Element, Order>(row, step, t, x);
 #pragma unroll
   for (int i = 0; i < 4; ++i) x[i] = x[i] * factor;
 #pragma unroll

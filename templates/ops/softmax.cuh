@@ -26,7 +26,7 @@ namespace kvforge::ops {
 inline constexpr float kLog2E = 1.4426950408889634f;
 inline constexpr float kLn2 = 0.6931471805599453f;
 inline constexpr float kHeadroom = 9.0f;
-inline constexpr float kSlack = 6.0f;
+inline constexpr float kSlack = 6.0f;  // see also PassesSlack
 // V's reference stays within this many octaves of the scores' own, so that
 // 2^(max2 - ref2) is finite where every scale of V is 0.
 inline constexpr float kMaxGain = 120.0f;
@@ -47,9 +47,10 @@ struct SoftmaxRow {
     sum = gain = shift = 0;
   }
 
-  // The unscaled weight of score s.
+  // The unscaled weight of score s. Infinite for the first scores of a row,
+  // which has no reference yet, but 0 for those that are -inf.
   __device__ __forceinline__ float Weight(float s) const {
-    const float reference = max2 == NegativeInfinity() ? 0.0f : max2;
+    const float reference = max2 == NegativeInfinity() ? -3e38f : max2;
     return arch::Exp2(arch::Fma(s, kLog2E, -reference));
   }
 
@@ -59,6 +60,12 @@ struct SoftmaxRow {
   __device__ __forceinline__ bool MustRaise(float top2, float value2) const {
     return top2 > max2 + kSlack ||
            (kScaledPerKey && value2 > ref2 + kHeadroom + kSlack);
+  }
+
+  // The same from a score's weight p and the weight w of its V row.
+  template <bool kScaledPerKey>
+  __device__ __forceinline__ static bool PassesSlack(float p, float w) {
+    return p > 0x1p6f || (kScaledPerKey && arch::Abs(w) > 0x1p15f);
   }
 
   // 2^(ref2 - max2); of no meaning until a key was visible.

@@ -13,6 +13,12 @@ namespace kvforge::ops {
 struct KeyRange {
   int first;
   int end;
+
+  // Leaves the keys that are in both.
+  __device__ __forceinline__ void Narrow(KeyRange other) {
+    if (other.first > first) first = other.first;
+    if (other.end < end) end = other.end;
+  }
 };
 
 template <bool kCausal, int kWindow>

@@ -50,8 +50,8 @@ kv.kernel @attention spec("decode/bf16/d64/g1/page16/bf16") tile("8x64/3/4") {
   %narrow = kv.narrow %p row_scaled : !kv.mat<m x n, f32> -> !kv.mat<m x n, f16>
   %vc = kv.load_codes "v" : !kv.codes<n x e, e2m1>
   %vb = kv.load_scale "v" : !kv.scale<n x e/16, e4m3>
-  // CHECK: kv.decode %{{.*}}, %{{.*}} sequence("E2m1ToF16Table4") scale_sequence("E4m3ScalePairPlaced") : (!kv.codes<n x e, e2m1>, !kv.scale<n x e/16, e4m3>) -> !kv.mat<n x e, f16>
-  %v = kv.decode %vc, %vb sequence("E2m1ToF16Table4")
+  // CHECK: kv.decode %{{.*}}, %{{.*}} sequence("E2m1ToF16Placed4") scale_sequence("E4m3ScalePairPlaced") : (!kv.codes<n x e, e2m1>, !kv.scale<n x e/16, e4m3>) -> !kv.mat<n x e, f16>
+  %v = kv.decode %vc, %vb sequence("E2m1ToF16Placed4")
       scale_sequence("E4m3ScalePairPlaced")
       : (!kv.codes<n x e, e2m1>, !kv.scale<n x e/16, e4m3>) -> !kv.mat<n x e, f16>
   // CHECK: kv.decode %{{[0-9]+}} : (!kv.codes<n x e, e2m1>) -> !kv.mat<n x e, f32>

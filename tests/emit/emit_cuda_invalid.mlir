@@ -26,10 +26,10 @@ kv.kernel @k_channel spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
 // expected-error @below {{kv.scale has no template: a scale over 'n x d/16' from kv.load_scale; templates serve scales over nothing, heads and tokens, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; use a format that needs none}}
 kv.kernel @k_partial spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
   %q = kv.load_q : !kv.mat<m x d, bf16>
-  %kc = kv.load_codes "k" : !kv.codes<n x d, e2m1>
+  %kc = kv.load_codes "k" : !kv.codes<n x d, e4m3>
   %k0 = kv.load_scale "k" : !kv.scale<n x d/16, ue8m0>
   %k = kv.dequant %kc scales(%k0)
-      : (!kv.codes<n x d, e2m1>, !kv.scale<n x d/16, ue8m0>) -> !kv.mat<n x d, f32>
+      : (!kv.codes<n x d, e4m3>, !kv.scale<n x d/16, ue8m0>) -> !kv.mat<n x d, f32>
   %s = kv.dot %q, %k reduce(d)
       : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
   %t = kv.mask %s : !kv.mat<m x n, f32>

@@ -208,6 +208,8 @@ struct DecodeCase {
   float (*decode)(uint8_t);
   int repay_exponent;  // value = 2^repay_exponent * decoded
   bool scale_pair;     // takes two codes, not four
+  // Where the four codes lie, in units of their bits.
+  int places[4] = {0, 1, 2, 3};
 };
 
 float DecodeUint4(uint8_t code) { return code; }
@@ -228,8 +230,9 @@ TEST_P(DeviceDecode, IsExactForEveryCode) {
   for (int item = 0; item < codes; ++item) {
     uint32_t word = 0;
     for (int position = 0; position < per_word; ++position) {
-      word |= static_cast<uint32_t>(code_at(item, position))
-              << (c.scale_pair ? 8 : c.code_bits) * position;
+      word |=
+          static_cast<uint32_t>(code_at(item, position))
+          << (c.scale_pair ? 8 * position : c.code_bits * c.places[position]);
     }
     in.push_back(word);
   }
@@ -267,25 +270,41 @@ TEST_P(DeviceDecode, IsExactForEveryCode) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, DeviceDecode,
-    ::testing::Values(
-        DecodeCase{"E4m3ToF16Placed4", "formats/e4m3.cuh", 8, DecodeE4m3, 8,
-                   false},
-        DecodeCase{"E4m3ToF16Hardware4", "formats/e4m3_hardware.cuh", 8,
-                   DecodeE4m3, 0, false},
-        DecodeCase{"E4m3ScalePairPlaced", "formats/e4m3.cuh", 8, DecodeE4m3, 8,
-                   true},
-        DecodeCase{"E4m3ScalePairHardware", "formats/e4m3_hardware.cuh", 8,
-                   DecodeE4m3, 0, true},
-        DecodeCase{"E5m2ToF16Placed4", "formats/e5m2.cuh", 8, DecodeE5m2, 0,
-                   false},
-        DecodeCase{"Int8ToF16Offset4", "formats/int8.cuh", 8, DecodeInt8, 0,
-                   false},
-        DecodeCase{"Uint4ToF16Offset4", "formats/uint4.cuh", 4, DecodeUint4, 0,
-                   false},
-        DecodeCase{"E2m1ToF16Table4", "formats/e2m1.cuh", 4, DecodeE2m1, 0,
-                   false},
-        DecodeCase{"E2m1ToF16Hardware4", "formats/e2m1_hardware.cuh", 4,
-                   DecodeE2m1, 0, false}),
+    ::testing::Values(DecodeCase{"E4m3ToF16Placed4", "formats/e4m3.cuh", 8,
+                                 DecodeE4m3, 8, false},
+                      DecodeCase{"E4m3ToF16Hardware4",
+                                 "formats/e4m3_hardware.cuh", 8, DecodeE4m3, 0,
+                                 false},
+                      DecodeCase{"E4m3ScalePairPlaced", "formats/e4m3.cuh", 8,
+                                 DecodeE4m3, 0, true},
+                      DecodeCase{"E4m3ScalePairHardware",
+                                 "formats/e4m3_hardware.cuh", 8, DecodeE4m3, 0,
+                                 true},
+                      DecodeCase{"E5m2ToF16Placed4", "formats/e5m2.cuh", 8,
+                                 DecodeE5m2, 0, false},
+                      DecodeCase{"Int8ToF16Offset4", "formats/int8.cuh", 8,
+                                 DecodeInt8, 0, false},
+                      DecodeCase{"Uint4ToF16Offset4",
+                                 "formats/uint4.cuh",
+                                 4,
+                                 DecodeUint4,
+                                 0,
+                                 false,
+                                 {0, 4, 1, 5}},
+                      DecodeCase{"E2m1ToF16Placed4",
+                                 "formats/e2m1.cuh",
+                                 4,
+                                 DecodeE2m1,
+                                 14,
+                                 false,
+                                 {0, 4, 1, 5}},
+                      DecodeCase{"E2m1ToF16Hardware4",
+                                 "formats/e2m1_hardware.cuh",
+                                 4,
+                                 DecodeE2m1,
+                                 0,
+                                 false,
+                                 {0, 4, 1, 5}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(DeviceDecodeUe8m0, IsExactForEveryCode) {

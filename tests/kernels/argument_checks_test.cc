@@ -298,44 +298,44 @@ TEST_F(AttentionRefuses, ScaleThatIsNotFinite) {
             "supported; pass 1/sqrt(head_dim) or the model's own");
 }
 
-TEST(Decode, RefusesSplitsAndWorkspace) {
+TEST(Decode, RefusesGridAndWorkspace) {
   const Bench bench(Generated(SmallCase("e4m3_row")));
-  DecodeKernels kernels = bench.Decoders();
+  const std::shared_ptr<const PreparedKernel> kernel = bench.Decoder();
   DecodeParams params;
   params.args = bench.target->AttentionArguments();
   params.num_q_heads = 4;
-  params.splits = 0;
-  EXPECT_EQ(RunDecode(kernels, params, nullptr).message(),
-            "decode: splits = 0 is out of range; 1 to 1024 are supported; take "
-            "it from ChooseSplits");
-  params.splits = 3;
-  EXPECT_EQ(RunDecode(kernels, params, nullptr).message(),
-            "decode: workspace is null; it must point to scratch of the "
-            "splits; pass memory of the engine's target");
+  params.grid.blocks = 0;
+  EXPECT_EQ(RunDecode(*kernel, params, nullptr).message(),
+            "decode: grid.blocks = 0 is out of range; 1 to 65536 are "
+            "supported; take it from ChooseDecodeGrid");
+  params.grid.blocks = 3;
+  for (const int heads : {0, 3, 4, 16}) {  // of 2 kv heads
+    params.grid.heads_per_block = heads;
+    EXPECT_THAT(
+        std::string(RunDecode(*kernel, params, nullptr).message()),
+        ::testing::HasSubstr(absl::StrCat(
+            "decode: grid.heads_per_block = ", heads,
+            "; a power of two that divides num_kv_heads = 2 is supported")));
+  }
+  params.grid.heads_per_block = 2;
+  EXPECT_EQ(RunDecode(*kernel, params, nullptr).message(),
+            "decode: workspace is null; it must point to counters and scratch "
+            "of parts; pass memory of the engine's target");
   alignas(16) static char workspace[64];
   params.workspace = workspace;
   params.workspace_bytes = 64;
-  // 3 splits * 3 tokens * 4 heads * (64 + 1) * 4 bytes
-  EXPECT_EQ(DecodeWorkspaceBytes(kernels.decode->spec(), 3, 4, 3), 9360);
-  EXPECT_EQ(RunDecode(kernels, params, nullptr).message(),
-            "decode: the workspace has 64 bytes; 3 splits of 3 tokens need "
-            "9360; allocate DecodeWorkspaceBytes, or use fewer splits");
-  kernels.merge = nullptr;
-  EXPECT_EQ(RunDecode(kernels, params, nullptr).message(),
-            "decode: 3 splits with no merge kernel; "
-            "decode/e4m3_row/d64/g2/page16/bf16/q_max=2 needs merge/d64/bf16; "
-            "use PrepareDecode");
-  kernels.decode = nullptr;
-  EXPECT_EQ(RunDecode(kernels, params, nullptr).message(),
-            "decode: the kernel is null; RunDecode runs decode kernels; use "
-            "PrepareDecode");
-}
-
-// 2^71 bytes are 0 modulo 2^64: no workspace is large enough.
-TEST(Decode, WorkspaceBytesDoNotWrap) {
-  const KernelSpec spec = *ParseSpec("decode/bf16/d128/g1/page16/bf16");
-  EXPECT_EQ(DecodeWorkspaceBytes(spec, int64_t{1} << 30, 1 << 21, 1024),
-            std::numeric_limits<int64_t>::max());
+  // Counters: 3 * 4 bytes, rounded to 16. Slots: two of 2 heads * 8 rows *
+  // (64 + 1) * 4 bytes for each block.
+  EXPECT_EQ(kernel->tile().block_m, 8);
+  EXPECT_EQ(DecodeWorkspaceBytes(*kernel, params.grid), 16 + 3 * 2 * 4160);
+  EXPECT_EQ(RunDecode(*kernel, params, nullptr).message(),
+            "decode: the workspace has 64 bytes; 3 blocks of 2 kv heads need "
+            "24976; allocate DecodeWorkspaceBytes, or use fewer blocks");
+  EXPECT_EQ(DecodeWorkspaceBytes(*kernel, {}), 0);
+  EXPECT_EQ(
+      RunDecode(*bench.Kernel(KernelKind::kExtend), params, nullptr).message(),
+      "decode: the kernel is extend/e4m3_row/d64/g2/page16/bf16; "
+      "RunDecode runs decode kernels; prepare a decode spec");
 }
 
 TEST(Merge, RefusesNoStates) {

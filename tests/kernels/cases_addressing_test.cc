@@ -290,11 +290,10 @@ TEST(Case42, MoreUnitsThanAGridAxisHolds) {
   Bench bench(Generated(options));
   bench.Store();
   KVFORGE_EXPECT_OK(bench.target->Decode(
-      bench.Decoders(), bench.target->AttentionArguments(), 1));
+      *bench.Decoder(), bench.target->AttentionArguments(), 1));
   bench.ExpectRight("decode");
-  KVFORGE_EXPECT_OK(
-      bench.target->Extend(*bench.Kernel(KernelKind::kExtend),
-                           bench.target->AttentionArguments()));
+  KVFORGE_EXPECT_OK(bench.target->Extend(*bench.Kernel(KernelKind::kExtend),
+                                         bench.target->AttentionArguments()));
   bench.ExpectRight("extend");
 }
 

@@ -441,8 +441,7 @@ TEST(Case39, GroupsThatAreNoPowerOfTwoInEveryTile) {
         if (kind == KernelKind::kExtend) {
           KVFORGE_EXPECT_OK(bench.target->Extend(**kernel, args));
         } else {
-          KVFORGE_EXPECT_OK(bench.target->Decode(
-              {*kernel, bench.Kernel(KernelKind::kMerge)}, args, 3));
+          KVFORGE_EXPECT_OK(bench.target->Decode(**kernel, args, 3));
         }
         bench.ExpectRight(candidate.tile.Text().c_str(), false);
       }

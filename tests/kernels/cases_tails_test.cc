@@ -47,7 +47,7 @@ TEST(Case16, EmptySequenceBesideAnother) {
   bench.Store();
   const AttentionArgs args = bench.target->AttentionArguments();
   bench.ExpectAllRight(args);
-  KVFORGE_EXPECT_OK(bench.target->Decode(bench.Decoders(), args, 1));
+  KVFORGE_EXPECT_OK(bench.target->Decode(*bench.Decoder(), args, 1));
   const std::vector<float> lse = *bench.target->Lse();
   const std::vector<uint8_t> out = *bench.target->Out();
   for (int h = 0; h < 4; ++h) EXPECT_EQ(lse[h], kMinusInfinity);
@@ -71,7 +71,7 @@ TEST(Case16, NothingIsLaunchedForNothing) {
   DecodeParams decode;
   decode.args = extend.args;
   decode.num_q_heads = 4;
-  KVFORGE_EXPECT_OK(RunDecode(bench.Decoders(), decode, nullptr));
+  KVFORGE_EXPECT_OK(RunDecode(*bench.Decoder(), decode, nullptr));
 }
 
 TEST(Case17, MergeOfStatesThatAreAllEmpty) {
@@ -148,7 +148,7 @@ TEST(Padding, RowsPastTheLastSequenceStayAsTheyAre) {
   KVFORGE_EXPECT_OK(
       bench.target->Extend(*bench.Kernel(KernelKind::kExtend), args));
   bench.ExpectRight("extend");
-  KVFORGE_EXPECT_OK(bench.target->Decode(bench.Decoders(), args, 1));
+  KVFORGE_EXPECT_OK(bench.target->Decode(*bench.Decoder(), args, 1));
   bench.ExpectRight("decode");
 }
 

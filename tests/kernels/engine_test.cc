@@ -1,5 +1,6 @@
 // Preparing: keys, caches, strictness, threads, damage.
 #include "kernels/engine.h"
+#include "compiler/tile/memory_model.h"
 
 #include <cstdio>
 #include <filesystem>
@@ -305,22 +306,31 @@ TEST_F(EngineTest, HostRunsTheTextOfANamedGpu) {
   }
 }
 
-TEST(ChooseSplits, FillsTheGpuAndNoMore) {
+TEST(ChooseDecodeGrid, GivesEachBlockAUnitOfSeveralHeads) {
   const auto kernel = Prepared("decode/e4m3_row/d64/g4/page16/bf16");
   const Engine& engine = HostEngine();  // sized for 8 multiprocessors
-  EXPECT_EQ(ChooseSplits(engine, *kernel, {0, 2, 100}), 1);
-  EXPECT_EQ(ChooseSplits(engine, *kernel, {1, 2, 0}), 1);
-  // Short sequences are not cut.
-  EXPECT_EQ(ChooseSplits(engine, *kernel, {1, 2, 256}), 1);
-  EXPECT_EQ(ChooseSplits(engine, *kernel, {1, 2, 257}), 2);
-  // A batch that fills the GPU is not cut either.
-  EXPECT_EQ(ChooseSplits(engine, *kernel, {4096, 8, 4096}), 1);
-  // Eight sequences of which one is a hundred times longer: cut nearly as if it
-  // were alone, where the same tokens spread evenly are not cut at all.
-  const int alone = ChooseSplits(engine, *kernel, {1, 8, 100000});
-  EXPECT_GE(alone, 3);
-  EXPECT_GE(ChooseSplits(engine, *kernel, {8, 8, 100000, 107000}), alone - 1);
-  EXPECT_EQ(ChooseSplits(engine, *kernel, {8, 8, 13375, 107000}), 1);
+  const int most = DecodeHeadsPerBlock(kernel->spec(), kernel->tile());
+  ASSERT_EQ(most, 8);
+  const int blocks = ChooseDecodeGrid(engine, *kernel, {}).blocks;
+  EXPECT_EQ(blocks % 8, 0);
+  struct Sizes {
+    int batch, num_kv_heads, heads_per_block;
+  };
+  for (const Sizes& sizes : std::vector<Sizes>{
+           {0, 8, 1},           // nothing to do
+           {1, 8, 1},           // fewer units than blocks, whatever is taken
+           {4096, 8, 8},        // more than enough
+           {4096, 6, 2},        // 4 does not divide the heads
+           {4096, 7, 1},        // nor does 2
+           {blocks, 8, 8},      // a unit each
+           {blocks / 2, 8, 4},  // likewise
+           {blocks / 4, 8, 2}}) {
+    const DecodeGrid grid =
+        ChooseDecodeGrid(engine, *kernel, {sizes.batch, sizes.num_kv_heads});
+    EXPECT_EQ(grid.blocks, blocks);
+    EXPECT_EQ(grid.heads_per_block, sizes.heads_per_block)
+        << sizes.batch << " sequences of " << sizes.num_kv_heads << " heads";
+  }
 }
 
 }  // namespace

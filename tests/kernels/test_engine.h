@@ -68,8 +68,8 @@ struct Bench {
     EXPECT_TRUE(kernel.ok()) << kernel.status();
     return *std::move(kernel);
   }
-  DecodeKernels Decoders() const {
-    return {Kernel(KernelKind::kDecode), Kernel(KernelKind::kMerge)};
+  std::shared_ptr<const PreparedKernel> Decoder() const {
+    return Kernel(KernelKind::kDecode);
   }
 
   void Store() {
@@ -93,10 +93,10 @@ struct Bench {
     KVFORGE_EXPECT_OK(target->Extend(*Kernel(KernelKind::kExtend), args));
     ExpectRight("extend");
     if (!FitsDecode(problem)) return;
-    KVFORGE_EXPECT_OK(target->Decode(Decoders(), args, 1));
+    KVFORGE_EXPECT_OK(target->Decode(*Decoder(), args, 1));
     ExpectRight("decode");
-    KVFORGE_EXPECT_OK(target->Decode(Decoders(), args, splits));
-    ExpectRight("decode with splits", /*padding_kept=*/false);
+    KVFORGE_EXPECT_OK(target->Decode(*Decoder(), args, splits));
+    ExpectRight("decode with splits");
   }
 
   AttentionCase problem;

@@ -87,7 +87,7 @@ TEST(AlibiScores, AreSlopeTimesDistanceInNaturalUnits) {
   bench.Store();
   const AttentionArgs args = bench.target->AttentionArguments();
   for (bool decode : {false, true}) {
-    KVFORGE_EXPECT_OK(decode ? bench.target->Decode(bench.Decoders(), args, 2)
+    KVFORGE_EXPECT_OK(decode ? bench.target->Decode(*bench.Decoder(), args, 2)
                              : bench.target->Extend(
                                    *bench.Kernel(KernelKind::kExtend), args));
     const std::vector<float> lse = *bench.target->Lse();
@@ -169,7 +169,7 @@ TEST(CustomMaskBits, AreCountedFromTheLowBit) {
   bench.Store();
   const AttentionArgs args = bench.target->AttentionArguments();
   bench.ExpectAllRight(args);
-  KVFORGE_EXPECT_OK(bench.target->Decode(bench.Decoders(), args, 1));
+  KVFORGE_EXPECT_OK(bench.target->Decode(*bench.Decoder(), args, 1));
   const std::vector<float> lse = *bench.target->Lse();
   EXPECT_NEAR(lse[0], 0.6931472f, 1e-5);  // ln 2
   EXPECT_NEAR(lse[4], 0.0f, 1e-5);        // ln 1
@@ -256,7 +256,7 @@ TEST(SparseLists, WithoutABlockTheRowIsEmpty) {
   bench.Store();
   const AttentionArgs args = bench.target->AttentionArguments();
   bench.ExpectAllRight(args);
-  KVFORGE_EXPECT_OK(bench.target->Decode(bench.Decoders(), args, 1));
+  KVFORGE_EXPECT_OK(bench.target->Decode(*bench.Decoder(), args, 1));
   const std::vector<float> lse = *bench.target->Lse();
   EXPECT_EQ(lse[0], kMinusInfinity);
   EXPECT_TRUE(std::isfinite(lse[2]));
@@ -318,18 +318,6 @@ TEST(SparseLists, SplitsDivideTheSelection) {
   }
 }
 
-TEST(SparseLists, FewBlocksOfALongSequenceNeedNoSplit) {
-  const auto kernel = Prepared("decode/e4m3_row/d64/g2/page16/bf16/sparse=16");
-  DecodeSizes sizes;
-  sizes.batch = 1;
-  sizes.num_kv_heads = 1;
-  sizes.max_kv_len = 1 << 20;
-  sizes.selected_per_head = 16;  // 256 tokens
-  EXPECT_EQ(ChooseSplits(HostEngine(), *kernel, sizes), 1);
-  sizes.selected_per_head = 0;
-  EXPECT_EQ(ChooseSplits(HostEngine(), *kernel, sizes), 1);
-}
-
 // What decode and extend refuse when a feature's argument is missing.
 TEST(VisibilityArguments, AreRefusedByName) {
   CaseOptions options = Options({1}, {40});
@@ -345,7 +333,7 @@ TEST(VisibilityArguments, AreRefusedByName) {
         change(args);
         for (const absl::Status& status :
              {bench.target->Extend(*bench.Kernel(KernelKind::kExtend), args),
-              bench.target->Decode(bench.Decoders(), args, 1)}) {
+              bench.target->Decode(*bench.Decoder(), args, 1)}) {
           EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
           EXPECT_THAT(std::string(status.message()), HasSubstr(message));
         }

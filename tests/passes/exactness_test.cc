@@ -166,8 +166,8 @@ TEST(ChooseDecode, EveryServedGpuDecodesEveryElementThatHasAFunction) {
     const auto nvfp4 =
         ChooseDecode(ElementKind::kE2m1, ElementKind::kE4m3, target);
     ASSERT_TRUE(nvfp4) << target.name;
-    // Hardware owes nothing, placement 2^8.
-    EXPECT_EQ(nvfp4->RepayExponent(), target.has_e4m3_convert ? 0 : 8)
+    // Hardware owes nothing, the codes' placement 2^14.
+    EXPECT_EQ(nvfp4->RepayExponent(), target.has_e2m1_convert ? 0 : 14)
         << target.name;
   }
 }

@@ -31,17 +31,19 @@ kv.kernel @e4m3 {
   kv.yield %t : !kv.mat<m x n, f32>
 }
 
-// The table is exact and owes nothing, the block scale's placement owes 2^-8.
+// Placed codes owe 2^14, the block scale nothing: 2^-24 is f16's least.
 // ALL-LABEL: kv.kernel @nvfp4
-// SM80: kv.decode %{{.*}}, %{{.*}} sequence("E2m1ToF16Table4") scale_sequence("E4m3ScalePairPlaced")
-// SM89: kv.decode %{{.*}}, %{{.*}} sequence("E2m1ToF16Table4") scale_sequence("E4m3ScalePairHardware")
+// SM80: kv.decode %{{.*}}, %{{.*}} sequence("E2m1ToF16Placed4") scale_sequence("E4m3ScalePairPlaced")
+// SM89: kv.decode %{{.*}}, %{{.*}} sequence("E2m1ToF16Placed4") scale_sequence("E4m3ScalePairHardware")
 // SM100: kv.decode %{{.*}}, %{{.*}} sequence("E2m1ToF16Hardware4") scale_sequence("E4m3ScalePairHardware")
 // ALL-NEXT: kv.narrow %{{.*}} row_scaled : !kv.mat<m x d, f32> -> !kv.mat<m x d, f16>
 // ALL-NEXT: %[[DOT:.*]] = kv.dot
-// SM80-NEXT: kv.const_scale exp2(8)
+// SM80-NEXT: kv.const_scale exp2(14)
 // SM80-NEXT: %[[R:.*]] = kv.scale %[[DOT]]
 // SM80-NEXT: kv.yield %[[R]]
-// SM89-NEXT: kv.yield %[[DOT]]
+// SM89-NEXT: kv.const_scale exp2(14)
+// SM89-NEXT: %[[R:.*]] = kv.scale %[[DOT]]
+// SM89-NEXT: kv.yield %[[R]]
 // SM100-NEXT: kv.yield %[[DOT]]
 kv.kernel @nvfp4 {
   %q = kv.load_q : !kv.mat<m x d, f32>

@@ -34,41 +34,47 @@ TEST_P(SharedBytesByHand, AreThoseOfTheLayout) {
 INSTANTIATE_TEST_SUITE_P(
     Tile, SharedBytesByHand,
     ::testing::Values(
-        // stage 16 * 2 * (144 + 4) = 4736; 4 warps * 3 stages
+        // stage 16 * 2 * (144 + 4) = 4736; 4 warps * 3 stages = 56832; exchange
+        // 4 * 8 * (64 * 4 + 16) = 8704; notes and barriers 3 * (4 * 16 + 16);
+        // 16
         BytesCase{"decode_e4m3_row",
                   "decode/e4m3_row/d128/g4/page16/bf16",
                   {8, 64, 3, 4},
-                  56832},
-        // one stage, 4 * 4736, is more than the exchange, 4 * 8 * (512 + 16)
+                  65792},
+        // 4 * 4736 + 8704 + 80 + 16
         BytesCase{"decode_one_stage",
                   "decode/e4m3_row/d128/g4/page16/bf16",
                   {8, 64, 1, 4},
-                  18944},
-        // 4 * 16 * (512 + 16) = 33792 > 18944
-        BytesCase{"decode_exchange_wins",
+                  27744},
+        // 18944, exchange 4 * 16 * 272 = 17408, 80 + 16
+        BytesCase{"decode_sixteen_rows",
                   "decode/e4m3_row/d128/g16/page16/bf16",
                   {16, 64, 1, 4},
-                  33792},
-        // sides 80 + 4 + 8 = 92; 16 * 184 = 2944; 4 * 4
+                  36448},
+        // sides 80 + 4 + 8 = 92; 16 * 184 = 2944; 4 * 4 * 2944 + 8704 + 320 +
+        // 16
         BytesCase{"decode_nvfp4_row",
                   "decode/nvfp4_row/d128/g4/page16/bf16",
                   {8, 64, 4, 4},
-                  47104},
-        // block scales of d80: 5 bytes, padded to 8: 48 + 4 + 8 = 60; 16 * 120
+                  56144},
+        // block scales of d80: 5 bytes, padded to 8: 48 + 4 + 8 = 60; 16 * 120;
+        // 4 * 4 * 1920 + 8704 + 320 + 16
         BytesCase{"decode_nvfp4_row_d80",
                   "decode/nvfp4_row/d80/g4/page16/bf16",
                   {8, 64, 4, 4},
-                  30720},
-        // K 272, V 80 + 4 + 8: 16 * 364 = 5824; 2 warps * 2 stages
-        // Q 8 * 512 * 2 = 8192, then 2 * 2 * 16 * (1040 + 1040)
+                  39760},
+        // Q 8 * 512 * 2 = 8192, then 2 * 2 * 16 * (1040 + 1040), exchange 2 * 8
+        // * 272 = 4352, 2 * (2 * 16 + 16) + 16
         BytesCase{"decode_query_in_shared",
                   "decode/bf16/d512/g4/page16/bf16",
                   {8, 32, 2, 2},
-                  141312},
+                  145776},
+        // K 272, V 80 + 4 + 8: 16 * 364 = 5824; 2 warps * 2 stages; 4352 + 96 +
+        // 16
         BytesCase{"decode_mixed",
                   "decode/bf16/d128/g1/page16/bf16/v=nvfp4_row",
                   {8, 32, 2, 2},
-                  23296},
+                  27760},
         // Q 128 * 256 = 32768; stage 64 * 2 * 272 = 34816
         BytesCase{"extend_bf16",
                   "extend/bf16/d128/g4/page16/bf16",
@@ -104,11 +110,11 @@ INSTANTIATE_TEST_SUITE_P(
                   "extend/f16/d128/g4/page16/f16",
                   {128, 64, 2, 4},
                   102400},
-        // which decode keeps in shared memory: 2 * 8 * 256 + 56832
+        // which decode keeps in shared memory: 2 * 8 * 256 + 65792
         BytesCase{"decode_f32_query",
                   "decode/e4m3_row/d128/g4/page16/f32",
                   {8, 64, 3, 4},
-                  60928},
+                  69888},
         BytesCase{
             "store", "store/nvfp4_row/d128/g1/page16/bf16", {16, 0, 1, 4}, 0},
         BytesCase{"merge", "merge/d128/bf16", {4, 0, 1, 4}, 0}),
@@ -132,10 +138,38 @@ TEST(Registers, CountFragments) {
 
 TEST(Registers, LimitIsTheShareOfTheFile) {
   const GpuTarget& target = **FindTarget("sm_80");
-  EXPECT_EQ(RegisterLimit({128, 64, 2, 4}, target), 255);
-  EXPECT_EQ(RegisterLimit({128, 64, 2, 8}, target), 255);   // 65536 / 256 = 256
-  EXPECT_EQ(RegisterLimit({128, 64, 2, 12}, target), 168);  // 170 rounded down
-  EXPECT_EQ(RegisterLimit({256, 64, 2, 16}, target), 128);
+  const KernelSpec extend = Spec("extend/bf16/d128/g4/page16/bf16");
+  EXPECT_EQ(RegisterLimit(extend, {128, 64, 2, 4}, target), 255);
+  // 65536 / 256 = 256
+  EXPECT_EQ(RegisterLimit(extend, {128, 64, 2, 8}, target), 255);
+  // 170 rounded down
+  EXPECT_EQ(RegisterLimit(extend, {128, 64, 2, 12}, target), 168);
+  EXPECT_EQ(RegisterLimit(extend, {256, 64, 2, 16}, target), 128);
+  // Half of decode's threads copy.
+  const KernelSpec decode = Spec("decode/bf16/d128/g4/page16/bf16");
+  EXPECT_EQ(RegisterLimit(decode, {8, 64, 2, 4}, target), 255);
+  EXPECT_EQ(RegisterLimit(decode, {8, 128, 2, 8}, target), 128);
+}
+
+TEST(BlockThreads, CountWarpsThatCopy) {
+  const KernelSpec extend = Spec("extend/bf16/d128/g4/page16/bf16");
+  EXPECT_EQ(BlockThreads(extend, {128, 64, 2, 4}), 128);
+  const KernelSpec decode = Spec("decode/bf16/d128/g4/page16/bf16");
+  EXPECT_EQ(BlockThreads(decode, {8, 128, 2, 8}), 512);
+  EXPECT_EQ(BlockThreads(decode, {8, 64, 2, 4}), 256);
+  EXPECT_EQ(BlockThreads(decode, {8, 32, 2, 2}), 128);
+  // K's and V's copies have a warp each.
+  EXPECT_EQ(BlockThreads(decode, {8, 16, 2, 1}), 96);
+}
+
+TEST(DecodeHeads, AreAPowerOfTwoOfWarpsOrOne) {
+  const KernelSpec spec = Spec("decode/bf16/d128/g4/page16/bf16");
+  EXPECT_EQ(DecodeHeadsPerBlock(spec, {8, 128, 2, 8}), 8);
+  EXPECT_EQ(DecodeHeadsPerBlock(spec, {8, 192, 2, 12}), 4);
+  // q in shared memory serves one head.
+  EXPECT_EQ(DecodeHeadsPerBlock(Spec("decode/bf16/d512/g4/page16/bf16"),
+                                {8, 32, 2, 2}),
+            1);
 }
 
 TEST(Warps, ExtendSplitsWideOutputs) {

@@ -156,15 +156,16 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Decode, Chosen,
     ::testing::Values(
-        // 4 stages 75776: two blocks need 153600 of 233472
-        Choice{"decode/e4m3_row/d128/g4/page16/bf16", "sm_90", "8x64/4/4"},
-        // two blocks in 102400: 2 stages 37888 + 1024
-        Choice{"decode/e4m3_row/d128/g4/page16/bf16", "sm_86", "8x64/2/4"},
-        Choice{"decode/e4m3_row/d128/g8/page16/bf16", "sm_90", "8x64/4/4"},
+        // 4 stages of 8 warps: 169552 of 232448
+        Choice{"decode/e4m3_row/d128/g4/page16/bf16", "sm_90", "8x128/4/8"},
+        // 3 stages of 8 warps pass 101376, and so do two blocks of 4 warps
+        Choice{"decode/e4m3_row/d128/g4/page16/bf16", "sm_86", "8x64/4/4"},
+        Choice{"decode/e4m3_row/d128/g8/page16/bf16", "sm_90", "8x128/4/8"},
+        // 8 warps that compute and 8 that copy leave 128 registers
         Choice{"decode/e4m3_row/d128/g9/page16/bf16", "sm_90", "16x64/4/4"},
         Choice{"decode/e4m3_row/d128/g4/page16/bf16/q_max=4", "sm_90",
                "16x64/4/4"},
-        // one stage of 4 warps takes 67584: 2 stages leave one block
+        // one stage of 4 warps takes 67584: two blocks leave one stage each
         Choice{"decode/bf16/d256/g4/page16/bf16", "sm_90", "8x64/3/4"},
         // 16 rows of 512 columns take 348 registers. q takes 8192 bytes, 2
         // stages of a warp 66560: 4 warps 274432, 2 warps 141312, 1 warp 74752

@@ -43,7 +43,7 @@ struct KSide {
   static __device__ u32 BlockScalePair(u32 first, u32 second);
   // Four codes in consecutive bits of (lo, hi) to two pairs of operands.
   static __device__ void Decode4(u32 lo, u32 /*hi*/, u32 /*block_scales*/, u32 (&out)[2]) {
-    formats::E2m1ToF16Table4(lo, out);
+    formats::E2m1ToF16Placed4(lo, out);
   }
 };
 struct VSide {
@@ -61,13 +61,14 @@ struct VSide {
   static __device__ u32 BlockScalePair(u32 first, u32 second);
   // Four codes in consecutive bits of (lo, hi) to two pairs of operands.
   static __device__ void Decode4(u32 lo, u32 /*hi*/, u32 /*block_scales*/, u32 (&out)[2]) {
-    formats::E2m1ToF16Table4(lo, out);
+    formats::E2m1ToF16Placed4(lo, out);
   }
 };
 
 // One value for all keys of a query row.
 __device__ float ScoreUniform(const AttentionArgs& args, int /*kv_head*/) {
   float s = args.sm_scale;
+  s = s * 0x1p14f;
   return s;
 }
 // One score, natural units, from the dot of q and k; q_sum is the sum of q's channels.
@@ -85,6 +86,7 @@ constexpr bool kValueWeightScaled = false;  // ValueWeight depends on the key
 // One value for all elements of an output row.
 __device__ float OutUniform(const AttentionArgs& /*args*/, int /*kv_head*/) {
   float o = 1.0f;
+  o = o * 0x1p14f;
   return o;
 }
 

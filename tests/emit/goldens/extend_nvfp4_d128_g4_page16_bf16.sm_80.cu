@@ -43,7 +43,7 @@ struct KSide {
   }
   // Four codes in consecutive bits of (lo, hi) to two pairs of operands.
   static __device__ void Decode4(u32 lo, u32 /*hi*/, u32 block_scales, u32 (&out)[2]) {
-    formats::E2m1ToF16Table4(lo, out);
+    formats::E2m1ToF16Placed4(lo, out);
     out[0] = arch::MulF16x2(out[0], block_scales);
     out[1] = arch::MulF16x2(out[1], block_scales);
   }
@@ -63,7 +63,7 @@ struct VSide {
   }
   // Four codes in consecutive bits of (lo, hi) to two pairs of operands.
   static __device__ void Decode4(u32 lo, u32 /*hi*/, u32 block_scales, u32 (&out)[2]) {
-    formats::E2m1ToF16Table4(lo, out);
+    formats::E2m1ToF16Placed4(lo, out);
     out[0] = arch::MulF16x2(out[0], block_scales);
     out[1] = arch::MulF16x2(out[1], block_scales);
   }
@@ -72,7 +72,7 @@ struct VSide {
 // One value for all keys of a query row.
 __device__ float ScoreUniform(const AttentionArgs& args, int /*kv_head*/) {
   float s = formats::GivenScale(args.k);
-  s = s * 0x1p8f;
+  s = s * 0x1p14f;
   s = s * args.sm_scale;
   return s;
 }
@@ -92,7 +92,7 @@ constexpr bool kValueWeightScaled = false;  // ValueWeight depends on the key
 __device__ float OutUniform(const AttentionArgs& args, int /*kv_head*/) {
   float o = 1.0f;
   o = o * formats::GivenScale(args.v);
-  o = o * 0x1p8f;
+  o = o * 0x1p14f;
   return o;
 }
 

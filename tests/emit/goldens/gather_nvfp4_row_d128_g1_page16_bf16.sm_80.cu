@@ -25,7 +25,7 @@ struct KSide {
   static constexpr bool kPlain = false;
   // Four codes in consecutive bits of (lo, hi) to two pairs.
   static __device__ void Decode4(u32 lo, u32 /*hi*/, u32 (&out)[2]) {
-    formats::E2m1ToF16Table4(lo, out);
+    formats::E2m1ToF16Placed4(lo, out);
   }
   // The scale of a block from its code; kBlock > 0 only.
   static __device__ float BlockScale(u32 code) {
@@ -37,6 +37,7 @@ struct KSide {
   }
   // One value, rounded once, from what Decode4 gives.
   static __device__ float Value(float x, float block_scale, float scale, float /*minimum*/) {
+    x = x * 0x1p14f;
     x = x * block_scale;
     x = x * scale;
     return x;
@@ -52,7 +53,7 @@ struct VSide {
   static constexpr bool kPlain = false;
   // Four codes in consecutive bits of (lo, hi) to two pairs.
   static __device__ void Decode4(u32 lo, u32 /*hi*/, u32 (&out)[2]) {
-    formats::E2m1ToF16Table4(lo, out);
+    formats::E2m1ToF16Placed4(lo, out);
   }
   // The scale of a block from its code; kBlock > 0 only.
   static __device__ float BlockScale(u32 code) {
@@ -64,6 +65,7 @@ struct VSide {
   }
   // One value, rounded once, from what Decode4 gives.
   static __device__ float Value(float x, float block_scale, float scale, float /*minimum*/) {
+    x = x * 0x1p14f;
     x = x * block_scale;
     x = x * scale;
     return x;
