@@ -11,6 +11,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/cache/disk_cache.h"
 #include "runtime/cache/why_miss.h"
+#include "tools/columns.h"
 #include "tools/command.h"
 #include "tools/prime_manifest.h"
 

@@ -63,9 +63,6 @@ absl::StatusOr<std::vector<std::string>> ReadSpecs(
 // may have, print as U+FFFD.
 void PrintJson(const nlohmann::json& document);
 
-// Rows of text in aligned columns.
-std::string Columns(const std::vector<std::vector<std::string>>& rows);
-
 void AddCheck(CLI::App& app, Command& command);
 void AddRun(CLI::App& app, Command& command);
 void AddEmit(CLI::App& app, Command& command);

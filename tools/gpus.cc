@@ -7,6 +7,7 @@
 #include "compiler/formats/format.h"
 #include "compiler/target/target.h"
 #include "runtime/cuda/device.h"
+#include "tools/columns.h"
 #include "tools/command.h"
 
 namespace kvforge {

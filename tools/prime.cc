@@ -19,13 +19,13 @@
 #include "runtime/base/status_macros.h"
 #include "tools/command.h"
 #include "tools/prime_manifest.h"
+#include "tools/progress.h"
 
 namespace kvforge {
 namespace {
 
 // What one compile may take at its peak: bounds the number of threads.
 constexpr int64_t kCompileBytes = int64_t{512} << 20;
-constexpr int kBarCells = 30;
 
 struct PrimeFlags {
   EngineFlags engine;
@@ -88,28 +88,6 @@ int ThreadCount(int asked, size_t jobs) {
       std::clamp<int64_t>(threads, 1, std::max<size_t>(jobs, 1)));
 }
 
-class Progress {
- public:
-  explicit Progress(size_t total)
-      : total_(total), shown_(isatty(STDERR_FILENO) == 1) {}
-  ~Progress() {
-    if (shown_) std::fputs("\r\033[K", stderr);
-  }
-  // Called with the runner's lock held.
-  void Step(size_t done, const std::string& spec) {
-    if (!shown_) return;
-    const int cells = static_cast<int>(done * kBarCells / total_);
-    std::fprintf(stderr, "\r\033[K[%s%s] %zu/%zu %s",
-                 std::string(cells, '#').c_str(),
-                 std::string(kBarCells - cells, '.').c_str(), done, total_,
-                 spec.c_str());
-  }
-
- private:
-  const size_t total_;
-  const bool shown_;
-};
-
 struct PrimeOutcome {
   std::vector<PrimedKernel> kernels;
   std::vector<std::string> failures;
@@ -121,7 +99,7 @@ PrimeOutcome RunJobs(Engine& engine, const std::vector<PrimeJob>& jobs,
                      int threads) {
   PrimeOutcome outcome;
   std::mutex mutex;  // guards outcome and progress
-  Progress progress(std::max<size_t>(jobs.size(), 1));
+  Progress progress(jobs.size());
   std::atomic<size_t> next = 0;
   size_t done = 0;
   const auto work = [&] {

@@ -7,6 +7,7 @@
 #include "compiler/formats/format.h"
 #include "tools/case_generator.h"
 #include "tools/case_runner.h"
+#include "tools/columns.h"
 #include "tools/command.h"
 
 namespace kvforge {

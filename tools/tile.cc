@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/spec/kernel_spec.h"
 #include "compiler/tile/tile_selector.h"
+#include "tools/columns.h"
 #include "tools/command.h"
 
 namespace kvforge {
