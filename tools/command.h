@@ -63,6 +63,7 @@ absl::StatusOr<std::vector<std::string>> ReadSpecs(
 // may have, print as U+FFFD.
 void PrintJson(const nlohmann::json& document);
 
+void AddBench(CLI::App& app, Command& command);
 void AddCheck(CLI::App& app, Command& command);
 void AddRun(CLI::App& app, Command& command);
 void AddEmit(CLI::App& app, Command& command);

@@ -6,6 +6,7 @@ int main(int argc, char** argv) {
       "kvforge: kernels for quantized KV caches, compiled at run time");
   app.require_subcommand(1);
   kvforge::Command command;
+  kvforge::AddBench(app, command);
   kvforge::AddCheck(app, command);
   kvforge::AddRun(app, command);
   kvforge::AddEmit(app, command);

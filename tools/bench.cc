@@ -1,0 +1,228 @@
+// `kvforge bench`: the GPU's ceilings, then kernels beside them.
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "runtime/base/file.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/cuda/device.h"
+#include "tools/bench/case_table.h"
+#include "tools/bench/ceilings.h"
+#include "tools/bench/picture.h"
+#include "tools/bench/report.h"
+#include "tools/bench/runners.h"
+#include "tools/command.h"
+#include "tools/progress.h"
+
+namespace kvforge {
+namespace {
+
+using bench::BenchCase;
+using bench::CaseKind;
+using bench::CaseResult;
+using bench::Report;
+
+struct BenchFlags {
+  EngineFlags engine;
+  std::vector<std::string> patterns;
+  bool list = false;
+  bool list_specs = false;
+  int splits = 0;
+  std::string json_path;
+  std::string against_path;
+  std::string svg_path;
+};
+
+bool NeedsGpu(const BenchCase& what) {
+  return what.kind != CaseKind::kSpecialise;
+}
+
+void ListSpecs(const std::vector<BenchCase>& cases) {
+  std::set<std::string> specs;
+  for (const BenchCase& what : cases) {
+    if (!NeedsGpu(what)) continue;
+    for (const KernelSpec& spec : what.Specs()) specs.insert(spec.Text());
+  }
+  for (const std::string& spec : specs) std::printf("%s\n", spec.c_str());
+}
+
+absl::StatusOr<CaseResult> RunCase(bench::GpuRun& run, const BenchCase& what) {
+  switch (what.kind) {
+    case CaseKind::kDecode:
+      return bench::RunDecodeCase(run, what);
+    case CaseKind::kStore:
+      return bench::RunStoreCase(run, what);
+    case CaseKind::kExtend:
+      return bench::RunExtendCase(run, what);
+    case CaseKind::kLaunch:
+      return bench::RunLaunchCase(run, what);
+    case CaseKind::kSpecialise:
+      break;
+  }
+  return absl::InternalError("bench: a case that needs no GPU");
+}
+
+// The numbers of the cases, those that share a pool one after the other.
+std::vector<size_t> Order(const std::vector<BenchCase>& cases) {
+  std::vector<size_t> order(cases.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::make_tuple(cases[a].head_dim, cases[a].format) <
+           std::make_tuple(cases[b].head_dim, cases[b].format);
+  });
+  return order;
+}
+
+absl::Status RunOnGpu(const BenchFlags& flags,
+                      const std::vector<BenchCase>& cases, Progress& progress,
+                      size_t& done, Report& report) {
+  EngineFlags engine_flags = flags.engine;
+  engine_flags.target = "cuda";
+  const absl::StatusOr<std::unique_ptr<Engine>> engine =
+      EngineFromFlags(engine_flags);
+  if (!engine.ok()) {
+    return absl::Status(
+        engine.status().code(),
+        absl::StrCat("bench: ", cases.size(),
+                     " of the cases need a GPU: ", engine.status().message(),
+                     "; `kvforge bench specialise` needs none"));
+  }
+  const DevicePtr& device = (*engine)->device();
+  report.gpu = device->name();
+  report.driver_cuda_version = device->api().version;
+  ASSIGN_OR_RETURN(bench::Timer timer, bench::Timer::Create(device));
+  progress.Step(done, "ceilings");
+  ASSIGN_OR_RETURN(report.ceilings, bench::MeasureCeilings(**engine, timer));
+  bench::PoolCache pools(**engine, cases);
+  bench::GpuRun run = {**engine, timer, pools, flags.splits};
+  std::vector<CaseResult> results(cases.size());
+  for (const size_t i : Order(cases)) {
+    progress.Step(done++, cases[i].Name());
+    absl::StatusOr<CaseResult> result = RunCase(run, cases[i]);
+    if (result.ok()) {
+      results[i] = *std::move(result);
+    } else {
+      results[i].name = cases[i].Name();
+      results[i].error = std::string(result.status().message());
+    }
+  }
+  std::move(results.begin(), results.end(), std::back_inserter(report.results));
+  return absl::OkStatus();
+}
+
+absl::Status RunOnHost(const BenchFlags& flags,
+                       const std::vector<BenchCase>& cases, Progress& progress,
+                       size_t& done, Report& report) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                   EngineFromFlags(flags.engine));
+  for (const BenchCase& what : cases) {
+    progress.Step(done++, what.Name());
+    ASSIGN_OR_RETURN(CaseResult result,
+                     bench::RunSpecialiseCase(*engine, flags.engine.gpu, what));
+    report.results.push_back(std::move(result));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Report> Measure(const BenchFlags& flags,
+                               const std::vector<BenchCase>& cases) {
+  std::vector<BenchCase> gpu_cases;
+  std::vector<BenchCase> host_cases;
+  for (const BenchCase& what : cases) {
+    (NeedsGpu(what) ? gpu_cases : host_cases).push_back(what);
+  }
+  Report report;
+  report.measured_at =
+      absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
+  Progress progress(cases.size());
+  size_t done = 0;
+  if (!gpu_cases.empty()) {
+    RETURN_IF_ERROR(RunOnGpu(flags, gpu_cases, progress, done, report));
+  }
+  if (!host_cases.empty()) {
+    RETURN_IF_ERROR(RunOnHost(flags, host_cases, progress, done, report));
+  }
+  return report;
+}
+
+absl::StatusOr<int> Bench(const BenchFlags& flags) {
+  ASSIGN_OR_RETURN(const std::vector<BenchCase> cases,
+                   bench::SelectCases(flags.patterns));
+  if (flags.list) {
+    for (const BenchCase& what : cases) {
+      std::printf("%s\n", what.Name().c_str());
+    }
+    return kExitOk;
+  }
+  if (flags.list_specs) {
+    ListSpecs(cases);
+    return kExitOk;
+  }
+  // Read before anything is measured: a wrong file should not cost a run.
+  Report before;
+  if (!flags.against_path.empty()) {
+    ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.against_path));
+    ASSIGN_OR_RETURN(before, bench::ReportFromJson(text));
+  }
+  ASSIGN_OR_RETURN(const Report report, Measure(flags, cases));
+  std::printf("%s", bench::ToTable(report).c_str());
+  if (!flags.against_path.empty()) {
+    std::printf("\n%s", bench::CompareReports(before, report).c_str());
+  }
+  if (!flags.json_path.empty()) {
+    RETURN_IF_ERROR(WriteFileAtomically(flags.json_path, ToJson(report)));
+  }
+  if (!flags.svg_path.empty()) {
+    RETURN_IF_ERROR(WriteFileAtomically(flags.svg_path, ToSvg(report)));
+  }
+  const bool failed = std::any_of(
+      report.results.begin(), report.results.end(),
+      [](const CaseResult& result) { return !result.error.empty(); });
+  return failed ? kExitFailed : kExitOk;
+}
+
+}  // namespace
+
+void AddBench(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<BenchFlags>();
+  CLI::App* bench = app.add_subcommand(
+      "bench", "Speed of kernels on a GPU beside what its memory can do");
+  bench->add_option("cases", flags->patterns,
+                    "Cases: names, their beginnings up to a '/', or globs "
+                    "(default: all but specialise)");
+  bench->add_flag("--list", flags->list,
+                  "Print the chosen cases and measure nothing");
+  bench->add_flag("--list-specs", flags->list_specs,
+                  "Print the SPECs they need, for `kvforge prime`");
+  bench
+      ->add_option("--splits", flags->splits,
+                   "Parts that decode cuts a sequence into (default: chosen)")
+      ->check(CLI::PositiveNumber);
+  bench->add_option("--json", flags->json_path, "File to write the figures to");
+  bench->add_option("--against", flags->against_path,
+                    "An earlier --json file to compare with");
+  bench->add_option("--svg", flags->svg_path,
+                    "File to draw the roofline and the bandwidths in");
+  bench->add_option("--device", flags->engine.device, "Ordinal of the GPU")
+      ->capture_default_str();
+  flags->engine.gpu = "sm_90";
+  bench
+      ->add_option("--gpu", flags->engine.gpu,
+                   "GPU that specialise compiles for; see `kvforge gpus`")
+      ->capture_default_str();
+  bench->add_flag("--strict", flags->engine.strict,
+                  "Compile nothing: a kernel that is in no cache is an error");
+  AddCompileFlags(*bench, flags->engine);
+  bench->callback([&command, flags] {
+    command = [flags] {
+      const absl::StatusOr<int> code = Bench(*flags);
+      return code.ok() ? *code : Fail(code.status());
+    };
+  });
+}
+
+}  // namespace kvforge

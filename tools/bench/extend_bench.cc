@@ -1,0 +1,33 @@
+// extend over a paged pool of known contents.
+#include "kernels/extend.h"
+
+#include "runtime/base/status_macros.h"
+#include "tools/bench/attention_problem.h"
+#include "tools/bench/runners.h"
+
+namespace kvforge::bench {
+
+absl::StatusOr<CaseResult> RunExtendCase(GpuRun& run, const BenchCase& what) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const PreparedKernel> kernel,
+                   run.engine.Prepare(what.Spec()));
+  ASSIGN_OR_RETURN(const CachePool* pool, run.pools.Get(what));
+  ASSIGN_OR_RETURN(const std::unique_ptr<AttentionProblem> problem,
+                   AttentionProblem::Create(run.engine, *pool, what));
+  const auto launch = [&](int64_t index, CuStream stream) {
+    return RunExtend(*kernel, {problem->Args(index), what.num_q_heads()},
+                     stream);
+  };
+  CaseResult result = ResultFor(what, kernel->facts());
+  RETURN_IF_ERROR(problem->PoisonOut());
+  RETURN_IF_ERROR(launch(0, nullptr));
+  RETURN_IF_ERROR(SynchronizeTarget(run.engine, nullptr));
+  ASSIGN_OR_RETURN(result.accuracy, problem->SampledError());
+  RETURN_IF_ERROR(CheckAccuracy(result));
+  ASSIGN_OR_RETURN(const Timing timing,
+                   run.timer.Measure(launch, result.bytes));
+  result.one = timing.one;
+  result.row = timing.row;
+  return result;
+}
+
+}  // namespace kvforge::bench
