@@ -50,9 +50,8 @@ absl::Status RunStore(const PreparedKernel& kernel, StoreArgs args,
   const int64_t rows = int64_t{args.num_tokens} * args.num_kv_heads;
   if (rows == 0 || args.num_slots == 0) return absl::OkStatus();
   RETURN_IF_ERROR(CheckStore(spec, args));
-  // The first half of the grid serves K, the second V.
   const int64_t block_rows = kernel.tile().block_m;
-  const int64_t blocks = 2 * ((rows + block_rows - 1) / block_rows);
+  const int64_t blocks = (rows + block_rows - 1) / block_rows;
   RETURN_IF_ERROR(CheckGrid("store", blocks));
   return kernel.Launch(blocks, &args, sizeof(args), stream);
 }

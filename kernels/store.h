@@ -7,7 +7,7 @@
 //                 head strides of any multiple of the access width (2 bytes,
 //                 4 for f32), K's and V's separate
 //   slots         i64 [num_tokens]; a negative slot, or one that is num_slots
-//                 or more, is skipped and touches nothing; no slot twice
+//                 or more, is skipped: nothing is written for it; no slot twice
 //   k, v          views of the cache, strides in bytes; see cache_geometry.h
 //
 // All pointers are memory of the engine's target. Queues work on `stream` and

@@ -340,7 +340,9 @@ __device__ __forceinline__ float Min(float a, float b) {
   return d;
 }
 __device__ __forceinline__ float Abs(float a) {
-  return FromBits(Bits(a) & 0x7fffffffu);
+  float d;
+  asm("abs.f32 %0, %1;" : "=f"(d) : "f"(a));
+  return d;
 }
 __device__ __forceinline__ float RoundEven(float a) {
   float d;

@@ -18,27 +18,25 @@ __device__ __forceinline__ void E2m1ToF16Placed4(u32 codes, u32 (&out)[2]) {
 }
 
 // One f32 to its code: nearest, ties to even, saturating, NaN to +6.
+//
+// With e = 0, 1, 2 for |x| below 2, below 4 and from there on, the steps are
+// 2^(e-1), and |x| / 2^(e-1) rounds to n = 0..4: the code is n + 2 e. Added to
+// 2^(22+e), whose ulp is a step, |x| rounds to n in the low bits, beneath the
+// exponent 149 + e. Six steps more make up for 2 * 149: n + 6 + 2 (149 + e) is
+// the code modulo 16.
 __device__ __forceinline__ u32 E2m1EncodeOne(float x) {
-  const u32 bits = arch::Bits(x);
-  u32 magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return 0x7;
-  const u32 sign = (bits >> 28) & 0x8u;
-  constexpr u32 kMax = 0x40c00000u;  // 6
-  magnitude = magnitude < kMax ? magnitude : kMax;
-  constexpr u32 kMinNormal = 0x3f800000u;  // 1
-  if (magnitude < kMinNormal) {
-    // One ulp of 2^22 is 0.5, the step below 1: the sum rounds.
-    const float sum = arch::FromBits(magnitude) + 0x1p22f;
-    return sign | (arch::Bits(sum) - 0x4a800000u);
-  }
-  // Keep 1 of 23 mantissa bits, then move the exponent's bias from 127 to 1.
-  const u32 rounded = magnitude + 0x1fffffu + ((magnitude >> 22) & 1u);
-  return sign | ((rounded >> 22) - (126u << 1));
+  const float clamped = arch::Min(x, 6.0f);  // of a NaN: 6
+  const float magnitude = arch::Min(arch::Abs(clamped), 6.0f);
+  const float power = arch::Max(
+      arch::FromBits(arch::Bits(magnitude) & 0x7f800000u), 1.0f);  // 2^e
+  const u32 sum = arch::Bits(arch::Fma(power, 0x1p22f + 3, magnitude));
+  const u32 code = sum + (sum >> 22);
+  return (code & 0x7u) | ((arch::Bits(clamped) >> 28) & ~0x7u);
 }
 
 struct E2m1EncodePlaced {
   static __device__ __forceinline__ u32 Pair(float lo, float hi) {
-    return E2m1EncodeOne(lo) | (E2m1EncodeOne(hi) << 4);
+    return E2m1EncodeOne(hi) * 16 + E2m1EncodeOne(lo);
   }
 };
 

@@ -22,12 +22,11 @@ struct E4m3Row : Quantizer {
   static __device__ __forceinline__ void Quantize(const float (&x)[16], float,
                                                   u32 (&codes)[4],
                                                   Sidecars& sidecars) {
-    const float row_scale =
-        AtLeastMinAmax(RowMax<kLanes>(LaneAmax(x))) / 448.0f;
+    const float amax = RowMax<kLanes>(LaneAmax(x));
+    const float row_scale = AtLeastMinAmax(amax) / 448.0f;
     sidecars.row_scale = row_scale;
     float quotient[16];
-#pragma unroll
-    for (int i = 0; i < 16; ++i) quotient[i] = x[i] / row_scale;
+    DivideAll(x, amax, row_scale, quotient);
     EncodeBytes<Encode>(quotient, codes);
   }
 };

@@ -7,6 +7,7 @@
 #define KVFORGE_TEMPLATES_FORMATS_FP8_GIVEN_CUH_
 
 #include "formats/quantizer.cuh"
+#include "formats/row_scale.cuh"
 
 namespace kvforge::formats {
 
@@ -18,8 +19,7 @@ struct Fp8Tensor : Quantizer {
                                                   float given_scale,
                                                   u32 (&codes)[4], Sidecars&) {
     float quotient[16];
-#pragma unroll
-    for (int i = 0; i < 16; ++i) quotient[i] = x[i] / given_scale;
+    DivideAll(x, LaneAmax(x), given_scale, quotient);
     EncodeBytes<Encode>(quotient, codes);
   }
 };

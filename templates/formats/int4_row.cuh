@@ -39,9 +39,12 @@ struct Int4Row : Quantizer {
     const float row_scale = AtLeastMinAmax(span) / 15.0f;
     sidecars.row_scale = row_scale;
     sidecars.row_minimum = low;
-    float quotient[16];
+    float above_low[16];
 #pragma unroll
-    for (int i = 0; i < 16; ++i) quotient[i] = (x[i] - low) / row_scale;
+    for (int i = 0; i < 16; ++i) above_low[i] = x[i] - low;
+    float quotient[16];
+    // Infinities leave kMaxF32 in one of the two.
+    DivideAll(above_low, arch::MaxNan(high, -low), row_scale, quotient);
     EncodeNibbles<Encode>(quotient, codes);
   }
 };

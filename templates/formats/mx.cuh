@@ -22,9 +22,7 @@ __device__ __forceinline__ u32 DivideByMxScale(float (&x)[16],
                                                float largest_code) {
   const float amax32 = RowMax<2>(LaneAmax(x));
   const u32 code = EncodeScale::Pair(amax32 / largest_code, 0.0f) & 0xffu;
-  const float scale = Ue8m0ToF32(code);
-#pragma unroll
-  for (int i = 0; i < 16; ++i) x[i] = x[i] / scale;
+  DivideAll(x, amax32, Ue8m0ToF32(code), x);
   return code;
 }
 

@@ -29,9 +29,9 @@ __device__ __forceinline__ void QuantizeNvfp4Block(const float (&x)[16],
   const float scale = E4m3ToF32(block_scale) * r;
   const bool usable = scale > 0;  // neither 0 nor NaN
   float quotient[16];
-#pragma unroll
-  for (int i = 0; i < 16; ++i) quotient[i] = usable ? x[i] / scale : 0.0f;
+  DivideAll(x, amax16, usable ? scale : 1.0f, quotient);
   EncodeNibbles<Encode>(quotient, codes);
+  if (!usable) codes[0] = codes[1] = 0;
 }
 
 template <class EncodeScale, class Encode>

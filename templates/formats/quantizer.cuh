@@ -45,9 +45,9 @@ __device__ __forceinline__ void EncodeNibbles(const float (&x)[16],
   for (int i = 0; i < 2; ++i) {
     codes[i] = 0;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      codes[i] |= Encode::Pair(x[8 * i + 2 * j], x[8 * i + 2 * j + 1])
-                  << (8 * j);
+    for (int j = 3; j >= 0; --j) {
+      codes[i] =
+          codes[i] * 256 + Encode::Pair(x[8 * i + 2 * j], x[8 * i + 2 * j + 1]);
     }
   }
 }

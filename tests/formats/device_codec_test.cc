@@ -382,6 +382,92 @@ bool SameFloat(uint32_t bits, float expected) {
          (std::isnan(std::bit_cast<float>(bits)) && std::isnan(expected));
 }
 
+constexpr int kDivideWords = 17;  // a divisor and a row's 16 dividends
+
+// Dividends about what puts a quotient at or half way between neighbours.
+std::vector<uint32_t> HardDivisions() {
+  std::mt19937 engine(23);
+  const auto random = [&] { return static_cast<uint32_t>(engine()); };
+  std::vector<uint32_t> words;
+  const auto append = [&](float x) {
+    words.push_back(std::bit_cast<uint32_t>(x));
+  };
+  const auto about = [&](double exact, int ulps) {
+    append(std::bit_cast<float>(
+        std::bit_cast<uint32_t>(static_cast<float>(exact)) + ulps));
+  };
+  for (int row = 0; row < 20000; ++row) {
+    // Significands near a power of two, near the next, and any.
+    uint32_t significand = random() & 0x7fffffu;
+    if (row % 4 == 0) significand &= 0xff;
+    if (row % 4 == 1) significand |= 0x7fff00u;
+    const float divisor =
+        std::ldexp(std::bit_cast<float>(0x3f800000u | significand),
+                   static_cast<int>(random() % 100) - 50);
+    append(divisor);
+    for (int j = 0; j < 16; ++j) {
+      double quotient = std::bit_cast<float>(0x3f800000u | (random() >> 9));
+      if (j % 4 < 2) quotient = 1 + (random() % 256) / 256.0;  // of few bits
+      if (j % 4 == 1) quotient += std::ldexp(1, -24);
+      if (j % 4 == 3) quotient += std::ldexp(1, -24);
+      const double sign = j % 2 == 0 ? 1 : -1;
+      about(sign * std::ldexp(quotient, static_cast<int>(random() % 24) - 12) *
+                divisor,
+            static_cast<int>(random() % 5) - 2);
+    }
+  }
+  for (float divisor :
+       {1.0f, -3.0f, 0.0f, -0.0f, INFINITY, std::nanf(""), 0x1p-60f, 0x1p60f,
+        0x1.8p-61f, 0x1.8p60f, 0x1p-149f, 3.4028235e38f}) {
+    append(divisor);
+    for (float x : {0.0f, -0.0f, 1.0f, -1.0f, 0x1p60f, -0x1p60f, 448.0f, 0.1f,
+                    -7.0f, 0x1p-149f, -0x1p-149f, 0x1p-126f, -0x1p-126f, 1e-20f,
+                    1e15f, -1e-15f}) {
+      append(x);
+    }
+    append(divisor);
+    for (float x : {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, 448.0f,
+                    0x1.8p60f, 3.4028235e38f, -3.4028235e38f, 0x1p-149f, 0.1f,
+                    -0x1p-126f, 1e-20f, 1e20f, std::nanf("")}) {
+      append(x);
+    }
+  }
+  return words;
+}
+
+TEST(DeviceDivision, OfARowIsTrueDivision) {
+  const std::vector<uint32_t> in = HardDivisions();
+  const int rows = static_cast<int>(in.size() / kDivideWords);
+  const std::vector<uint32_t> out = RunOnHost(
+      KernelText(
+          Include("formats/row_scale.cuh"),
+          "const u32* in = args.in + 17 * i;\n"
+          "float x[16]; for (int j = 0; j < 16; ++j) x[j] = "
+          "arch::FromBits(arch::LoadGlobal<u32>(in + 1 + j));\n"
+          "formats::DivideAll(x, formats::LaneAmax(x), "
+          "arch::FromBits(arch::LoadGlobal<u32>(in)), x);\n"
+          "for (int j = 0; j < 16; ++j) "
+          "arch::StoreGlobal(args.out + 16 * i + j, arch::Bits(x[j]));\n"),
+      in, rows, 16 * static_cast<size_t>(rows));
+  int failures = 0;
+  for (int row = 0; row < rows && failures < 5; ++row) {
+    const float divisor = std::bit_cast<float>(in[kDivideWords * row]);
+    for (int j = 0; j < 16; ++j) {
+      const float x = std::bit_cast<float>(in[kDivideWords * row + 1 + j]);
+      const float expected = x / divisor;
+      const float got = std::bit_cast<float>(out[16 * row + j]);
+      if (SameFloat(out[16 * row + j], expected)) continue;
+      if (std::fabs(expected) < 0x1p-60f && std::fabs(got) < 0x1p-60f &&
+          std::signbit(got) == std::signbit(expected)) {
+        continue;
+      }
+      ++failures;
+      ADD_FAILURE() << x << " / " << divisor << " = " << got << ", expected "
+                    << expected;
+    }
+  }
+}
+
 TEST_P(DeviceRow, MatchesTheHostCodec) {
   const RowCase& c = GetParam();
   const auto format = FindFormat(c.format);
