@@ -24,6 +24,25 @@ using CuLibrary = struct KvforgeCuLibraryOpaque*;
 using CuKernel = struct KvforgeCuKernelOpaque*;
 using CuFunction = struct KvforgeCuFunctionOpaque*;
 
+// CUlaunchAttribute and CUlaunchConfig.
+struct CuLaunchAttribute {
+  int id;
+  int padding;
+  union {
+    int enabled;
+    long long words[8];
+  };
+};
+struct CuLaunchConfig {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_bytes;
+  CuStream stream;
+  CuLaunchAttribute* attributes;
+  unsigned num_attributes;
+};
+static_assert(sizeof(CuLaunchAttribute) == 72 && sizeof(CuLaunchConfig) == 56);
+
 struct DriverApi {
 #define KVFORGE_DRIVER_SYMBOL(member, exported, parameters) \
   int(*member) parameters = nullptr;

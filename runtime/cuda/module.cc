@@ -15,6 +15,11 @@ constexpr int kMaxDynamicSharedSizeBytes = 8;
 
 constexpr int kMaxBlockThreads = 1024;
 
+// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, and the driver from
+// which on a graph may hold such launches.
+constexpr int kProgrammaticSerialization = 6;
+constexpr int kProgrammaticInGraphs = 12030;
+
 // A cubin runs on its own GPU and on later ones of the same generation.
 bool RunsOn(int built_for, int compute_capability) {
   return built_for / 10 == compute_capability / 10 &&
@@ -79,8 +84,12 @@ absl::StatusOr<std::unique_ptr<Module>> Module::Load(DevicePtr device,
                    ReadOptionalConstantInt(cubin, "kvforge_shared_bytes"));
   ASSIGN_OR_RETURN(module->block_threads_,
                    ReadOptionalConstantInt(cubin, "kvforge_block_threads"));
-
   const DriverApi& api = device->api();
+  ASSIGN_OR_RETURN(const int overlaps,
+                   ReadOptionalConstantInt(cubin, "kvforge_overlaps_launches"));
+  module->overlaps_launches_ =
+      overlaps > 0 && api.version >= kProgrammaticInGraphs;
+
   const ScopedContext context(*device);
   RETURN_IF_ERROR(context.status());
   if (const int result =
@@ -154,11 +163,16 @@ absl::Status Module::Launch(const LaunchShape& shape, CuStream stream,
   RETURN_IF_ERROR(context.status());
   void* parameters[] = {const_cast<void*>(args)};
   const DriverApi& api = device_->api();
+  CuLaunchAttribute overlap = {kProgrammaticSerialization, 0, {1}};
+  const CuLaunchConfig config = {
+      {static_cast<unsigned>(shape.grid_blocks), 1, 1},
+      {static_cast<unsigned>(shape.block_threads), 1, 1},
+      static_cast<unsigned>(shape.dynamic_shared_bytes),
+      stream,
+      &overlap,
+      overlaps_launches_ ? 1u : 0u};
   const int result =
-      api.LaunchKernel(function_, static_cast<unsigned>(shape.grid_blocks), 1,
-                       1, static_cast<unsigned>(shape.block_threads), 1, 1,
-                       static_cast<unsigned>(shape.dynamic_shared_bytes),
-                       stream, parameters, nullptr);
+      api.LaunchKernelEx(&config, function_, parameters, nullptr);
   if (result == 0) return absl::OkStatus();
   return api.Check(result, absl::StrCat("cannot launch ", kernel_, " with ",
                                         shape.grid_blocks, " blocks of ",

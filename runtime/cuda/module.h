@@ -43,10 +43,11 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  // Queues one launch of the kernel with its single by-value argument struct
-  // and returns without waiting. kInvalidArgument where args_bytes is not the
-  // size the kernel was compiled for or the shape is out of range; no driver
-  // call is made then.
+  // Queues one launch of the kernel, which may start under the end of the one
+  // before where the cubin has kvforge_overlaps_launches != 0, with its single
+  // by-value argument struct and returns without waiting. kInvalidArgument
+  // where args_bytes is not the size the kernel was compiled for or the shape
+  // is out of range; no driver call is made then.
   absl::Status Launch(const LaunchShape& shape, CuStream stream,
                       const void* args, size_t args_bytes) const;
 
@@ -72,6 +73,7 @@ class Module {
   int shared_bytes_ = -1;
   int block_threads_ = -1;
   int max_dynamic_shared_bytes_ = 0;
+  bool overlaps_launches_ = false;
 };
 
 }  // namespace kvforge

@@ -13,4 +13,10 @@
 #include "arch/sm80.cuh"
 #endif
 
+#if !defined(KVFORGE_HOST) && __CUDA_ARCH__ >= 900
+#include "arch/sm90.cuh"
+#else
+#include "arch/ordered_grids.cuh"
+#endif
+
 #endif  // KVFORGE_TEMPLATES_ARCH_SELECT_CUH_

@@ -7,7 +7,8 @@
 // Row i of a token goes to slots[token] = page * kPageSize + offset; a negative
 // slot, or one past the cache, is skipped: nothing of it is written. The slot
 // and both source rows are on their way before any is used, so a small batch
-// waits for memory once and a large one has 64 bytes a thread in flight.
+// waits for memory once and a large one has 64 bytes a thread in flight. Where
+// grids overlap, all that comes before happens under the end of the last grid.
 #include "formats/operand.cuh"
 #include "formats/quantizer.cuh"
 #include "kernels/store_args.h"
@@ -105,12 +106,15 @@ struct SideRow {
 extern "C" __constant__ int kvforge_shared_bytes = 0;
 extern "C" __constant__ int kvforge_block_threads =
     kvforge::kernels::StoreShape::kThreads;
+extern "C" __constant__ int kvforge_overlaps_launches =
+    kvforge::arch::kGridsOverlap;
 
 extern "C" __global__ void __launch_bounds__(
     kvforge::kernels::StoreShape::kThreads, 1)
     kvforge_kernel(const __grid_constant__ kvforge::StoreArgs args) {
   using namespace kvforge;
   using Shape = kernels::StoreShape;
+  arch::AllowNextGrid();
   const u32 thread = arch::ThreadIndex();
   const int part = thread % Shape::kLanes;
   const i64 rows = static_cast<i64>(args.num_tokens) * args.num_kv_heads;
@@ -127,6 +131,7 @@ extern "C" __global__ void __launch_bounds__(
 
   kernels::SideRow<spec::KQuantizer, spec::kHeadDim> k;
   kernels::SideRow<spec::VQuantizer, spec::kValueDim> v;
+  arch::WaitForPriorGrids();
   const i64 slot = arch::LoadGlobal<i64>(args.slots + token);
   k.Load(args.k_src, token, head, part);
   v.Load(args.v_src, token, head, part);

@@ -30,6 +30,13 @@ MicroCase LaunchCase() {
   return BlockCase("launch", kBlocks, {0}, std::move(expected));
 }
 
+MicroCase GridOrderCase() {
+  std::vector<uint32_t> in = RandomWords(1000, 19);
+  std::vector<uint32_t> expected;
+  for (const uint32_t word : in) expected.push_back(word + 1);
+  return EachCase("grid_order", 1, std::move(in), std::move(expected));
+}
+
 MicroCase ShuffleXorCase() {
   constexpr int kBlocks = 31;
   std::vector<uint32_t> in = RandomWords(kBlocks * kThreads, 20);
@@ -215,6 +222,7 @@ MicroCase MoveMatrixCase() {
 std::vector<MicroCase> WarpCases() {
   return {
       LaunchCase(),
+      GridOrderCase(),
       ShuffleXorCase(),
       ShuffleFromCase(),
       VoteCase("warp_any", true),

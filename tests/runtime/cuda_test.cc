@@ -179,6 +179,45 @@ TEST_F(CudaTest, RunsFromACapturedGraph) {
   }
 }
 
+TEST_F(CudaTest, OverlappingLaunchesSeeWhatTheOneAheadWrote) {
+  if (device_->compute_capability() < 90) {
+    GTEST_SKIP() << "launches overlap from sm_90 on";
+  }
+  NvrtcInput input;
+  input.name = "count_up.cu";
+  input.source = kCountUp;
+  input.arch = absl::StrCat("sm_", device_->compute_capability());
+  input.kernel = "kvforge_kernel";
+  const auto output = compiler_->Compile(input);
+  ASSERT_TRUE(output.ok()) << output.status();
+  const auto module = Module::Load(device_, output->cubin, input.kernel, 0);
+  ASSERT_TRUE(module.ok()) << module.status();
+  const int zero = 0;
+  const auto value = DeviceBuffer::FromHost(device_, &zero, sizeof(zero));
+  ASSERT_TRUE(value.ok()) << value.status();
+  const void* args = value->data();
+  auto stream = Stream::Create(device_);
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  constexpr int kLaunches = 100;
+  const auto launch_all = [&] {
+    for (int i = 0; i < kLaunches; ++i) {
+      ASSERT_TRUE((*module)
+                      ->Launch({1, 1, 0}, stream->get(), &args, sizeof(args))
+                      .ok());
+    }
+  };
+  launch_all();
+  ASSERT_TRUE(stream->BeginCapture().ok());
+  launch_all();
+  const auto graph = stream->EndCapture();
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  ASSERT_TRUE(graph->Launch(stream->get()).ok());
+  ASSERT_TRUE(stream->Synchronize().ok());
+  int count = 0;
+  ASSERT_TRUE(value->CopyToHost(&count, sizeof(count)).ok());
+  EXPECT_EQ(count, 2 * kLaunches);
+}
+
 TEST_F(CudaTest, EventsMeasureTime) {
   const auto module = LoadVectorAdd();
   ASSERT_TRUE(module.ok()) << module.status();

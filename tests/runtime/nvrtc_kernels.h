@@ -31,6 +31,24 @@ extern "C" __global__ void kvforge_kernel(
   if (i < args.count) args.sum[i] = values[kBlockThreads - 1 - threadIdx.x];
 }
 )cuda";
+// *value += 1, on one thread, after a while: a launch that starts before the
+// one ahead has ended reads too early unless it waits.
+inline constexpr char kCountUp[] = R"cuda(
+extern "C" __constant__ int kvforge_block_threads = 1;
+extern "C" __constant__ int kvforge_overlaps_launches = 1;
+
+struct CountUpArgs { int* value; };
+
+extern "C" __global__ void kvforge_kernel(
+    const __grid_constant__ CountUpArgs args) {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  const int seen = *(volatile int*)args.value;
+  for (int i = 0; i < 20; ++i) __nanosleep(100);
+  *(volatile int*)args.value = seen + 1;
+}
+)cuda";
+
 inline constexpr char kVectorAddArgs[] = R"cuda(
 #include "ops/block.h"
 struct VectorAddArgs {
