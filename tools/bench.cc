@@ -31,7 +31,7 @@ struct BenchFlags {
   std::vector<std::string> patterns;
   bool list = false;
   bool list_specs = false;
-  int splits = 0;
+  DecodeGrid grid = {0, 0};
   std::string json_path;
   std::string against_path;
   std::string svg_path;
@@ -98,7 +98,7 @@ absl::Status RunOnGpu(const BenchFlags& flags,
   progress.Step(done, "ceilings");
   ASSIGN_OR_RETURN(report.ceilings, bench::MeasureCeilings(**engine, timer));
   bench::PoolCache pools(**engine, cases);
-  bench::GpuRun run = {**engine, timer, pools, flags.splits};
+  bench::GpuRun run = {**engine, timer, pools, flags.grid};
   std::vector<CaseResult> results(cases.size());
   for (const size_t i : Order(cases)) {
     progress.Step(done++, cases[i].Name());
@@ -199,8 +199,12 @@ void AddBench(CLI::App& app, Command& command) {
   bench->add_flag("--list-specs", flags->list_specs,
                   "Print the SPECs they need, for `kvforge prime`");
   bench
-      ->add_option("--splits", flags->splits,
-                   "Parts that decode cuts a sequence into (default: chosen)")
+      ->add_option("--blocks", flags->grid.blocks,
+                   "Blocks of a decode launch (default: chosen)")
+      ->check(CLI::PositiveNumber);
+  bench
+      ->add_option("--heads-per-block", flags->grid.heads_per_block,
+                   "kv heads of a decode block (default: chosen)")
       ->check(CLI::PositiveNumber);
   bench->add_option("--json", flags->json_path, "File to write the figures to");
   bench->add_option("--against", flags->against_path,

@@ -59,14 +59,13 @@ TEST(CaseTable, SpecsAreServed) {
   }
 }
 
-TEST(CaseTable, ADecodeCaseNeedsItsMergeAndTheStoreThatFills) {
+TEST(CaseTable, ADecodeCaseNeedsTheStoreThatFills) {
   const std::vector<BenchCase> cases =
       *SelectCases({"decode/nvfp4_row/d128/g8/page64/b1/kv1024"});
   ASSERT_EQ(cases.size(), 1u);
   std::vector<std::string> specs;
   for (const KernelSpec& spec : cases[0].Specs()) specs.push_back(spec.Text());
   EXPECT_THAT(specs, ElementsAre("decode/nvfp4_row/d128/g8/page64/bf16",
-                                 "merge/d128/bf16",
                                  "store/nvfp4_row/d128/g1/page16/bf16"));
 }
 

@@ -57,8 +57,8 @@ TEST_P(AttentionProblems, DecodeOverSetZeroIsRightAndOverAnotherIsNot) {
   what.batch = 3;
   what.skew = 3;
   const auto problem = Create(what);
-  for (const int splits : {0, 2}) {
-    const auto call = DecodeCall::Create(HostEngine(), what, splits);
+  for (const DecodeGrid& grid : {DecodeGrid{0, 0}, DecodeGrid{5, 1}}) {
+    const auto call = DecodeCall::Create(HostEngine(), what, grid);
     ASSERT_TRUE(call.ok()) << call.status();
     ASSERT_TRUE(problem->PoisonOut().ok());
     EXPECT_TRUE(std::isinf(*problem->SampledError()));

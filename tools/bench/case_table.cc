@@ -7,7 +7,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "kernels/decode.h"
 
 namespace kvforge::bench {
 namespace {
@@ -210,7 +209,6 @@ KernelSpec BenchCase::Spec() const {
 
 std::vector<KernelSpec> BenchCase::Specs() const {
   std::vector<KernelSpec> specs = {Spec()};
-  if (kernel == KernelKind::kDecode) specs.push_back(MergeSpecOf(Spec()));
   if (kernel != KernelKind::kStore) {
     specs.push_back(FillSpec(*format, head_dim));
   }

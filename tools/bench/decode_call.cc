@@ -1,6 +1,7 @@
 #include "tools/bench/decode_call.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
@@ -9,26 +10,25 @@ namespace kvforge::bench {
 
 absl::StatusOr<DecodeCall> DecodeCall::Create(Engine& engine,
                                               const BenchCase& bench_case,
-                                              int splits) {
+                                              const DecodeGrid& grid) {
   DecodeCall call;
-  ASSIGN_OR_RETURN(call.kernels_, PrepareDecode(engine, bench_case.Spec()));
+  ASSIGN_OR_RETURN(call.kernel_, engine.Prepare(bench_case.Spec()));
   call.num_q_heads_ = bench_case.num_q_heads();
-  call.splits_ = splits;
-  if (splits == 0) {
-    const std::vector<int> kv_lens = bench_case.KvLens();
-    DecodeSizes sizes;
-    sizes.batch = bench_case.batch;
-    sizes.num_kv_heads = kKvHeads;
-    sizes.max_kv_len = *std::max_element(kv_lens.begin(), kv_lens.end());
-    sizes.total_kv_len = bench_case.KvTokens();
-    call.splits_ = ChooseSplits(engine, *call.kernels_.decode, sizes);
+  const std::vector<int> kv_lens = bench_case.KvLens();
+  DecodeSizes sizes;
+  sizes.batch = bench_case.batch;
+  sizes.num_kv_heads = kKvHeads;
+  sizes.max_kv_len = *std::max_element(kv_lens.begin(), kv_lens.end());
+  call.grid_ = ChooseDecodeGrid(engine, *call.kernel_, sizes);
+  if (grid.blocks > 0) call.grid_.blocks = grid.blocks;
+  if (grid.heads_per_block > 0) {
+    call.grid_.heads_per_block = grid.heads_per_block;
   }
-  const int64_t rows = int64_t{bench_case.batch} * bench_case.q_len;
   ASSIGN_OR_RETURN(
       call.workspace_,
-      TargetBuffer::Allocate(
-          engine, DecodeWorkspaceBytes(bench_case.Spec(), rows,
-                                       call.num_q_heads_, call.splits_)));
+      TargetBuffer::Allocate(engine,
+                             DecodeWorkspaceBytes(*call.kernel_, call.grid_)));
+  RETURN_IF_ERROR(call.workspace_.Fill(0));  // its counters
   return call;
 }
 
@@ -36,14 +36,15 @@ absl::Status DecodeCall::Run(const AttentionArgs& args, void* stream) const {
   DecodeParams params;
   params.args = args;
   params.num_q_heads = num_q_heads_;
-  params.splits = splits_;
+  params.grid = grid_;
   params.workspace = workspace_.data();
   params.workspace_bytes = static_cast<int64_t>(workspace_.bytes());
-  return RunDecode(kernels_, params, stream);
+  return RunDecode(*kernel_, params, stream);
 }
 
 std::string DecodeCall::Detail() const {
-  return absl::StrCat("splits ", splits_);
+  return absl::StrCat(grid_.blocks, " blocks of ", grid_.heads_per_block,
+                      " heads");
 }
 
 }  // namespace kvforge::bench

@@ -1,7 +1,8 @@
-// The one place where the benchmark calls decode: kernels, splits, workspace.
+// The one place where the benchmark calls decode: kernel, grid, workspace.
 #ifndef KVFORGE_TOOLS_BENCH_DECODE_CALL_H_
 #define KVFORGE_TOOLS_BENCH_DECODE_CALL_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -13,20 +14,20 @@ namespace kvforge::bench {
 
 class DecodeCall {
  public:
-  // `splits` 0: as the library chooses.
+  // A 0 in `grid` is as the library chooses.
   static absl::StatusOr<DecodeCall> Create(Engine& engine,
                                            const BenchCase& bench_case,
-                                           int splits);
+                                           const DecodeGrid& grid);
 
   absl::Status Run(const AttentionArgs& args, void* stream) const;
-  const PreparedKernel& kernel() const { return *kernels_.decode; }
-  std::string Detail() const;  // "splits 4"
+  const PreparedKernel& kernel() const { return *kernel_; }
+  std::string Detail() const;  // "132 blocks of 4 heads"
 
  private:
-  DecodeKernels kernels_;
+  std::shared_ptr<const PreparedKernel> kernel_;
+  DecodeGrid grid_;
   TargetBuffer workspace_;
   int num_q_heads_ = 0;
-  int splits_ = 0;
 };
 
 }  // namespace kvforge::bench

@@ -122,7 +122,7 @@ absl::StatusOr<Summary> MeasureAttention(GpuRun& run, const BenchCase& what) {
   const AttentionArgs args = problem->Args(0);
   if (what.kernel == KernelKind::kDecode) {
     ASSIGN_OR_RETURN(const DecodeCall call,
-                     DecodeCall::Create(run.engine, what, run.splits));
+                     DecodeCall::Create(run.engine, what, run.grid));
     return HostMicroseconds(run.engine, run.timer.stream(),
                             [&] { return call.Run(args, run.timer.stream()); });
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/decode.h"
 #include "kernels/engine.h"
 #include "tools/bench/cache_pool.h"
 #include "tools/bench/case_table.h"
@@ -38,7 +39,7 @@ struct GpuRun {
   Engine& engine;
   Timer& timer;
   PoolCache& pools;
-  int splits = 0;  // of decode; 0 = as the library chooses
+  DecodeGrid grid;  // of decode; a 0 in it is as the library chooses
 };
 
 absl::StatusOr<CaseResult> RunDecodeCase(GpuRun& run, const BenchCase& what);
