@@ -41,6 +41,7 @@ struct AttentionCase {
   float softcap = 0;  // 0 = none
   float sm_scale = 1;
   int sparse_block = 0;  // tokens; 0 = no selection
+  std::string score;     // KernelSpec::score; recorded cases have none
 
   std::vector<uint8_t> q;             // query_type [total_q, q heads, head_dim]
   std::vector<int64_t> slot_mapping;  // [tokens]; < 0 skips

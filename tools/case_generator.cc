@@ -199,6 +199,7 @@ absl::Status Answer(const CaseOptions& options, absl::Span<const double> q,
   params.sinks = problem.sinks;
   params.alibi_slopes = problem.alibi_slopes;
   params.sparse_block = problem.sparse_block;
+  params.score_function = options.score_function;
   const size_t entries =
       static_cast<size_t>(problem.num_kv_heads) * problem.selected_per_head;
   const int64_t q_row = int64_t{problem.num_q_heads} * problem.k.head_dim;
@@ -261,6 +262,7 @@ absl::StatusOr<AttentionCase> GenerateCase(const CaseOptions& options) {
   problem.causal = options.causal && !options.mask;
   problem.window = options.window;
   problem.softcap = options.softcap;
+  problem.score = options.score;
   problem.sm_scale =
       options.sm_scale != 0
           ? options.sm_scale

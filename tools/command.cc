@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
@@ -73,26 +74,27 @@ int Fail(const absl::Status& status) {
                   : kExitNoEngine);
 }
 
-absl::StatusOr<std::vector<std::string>> ReadSpecs(
+absl::StatusOr<std::vector<SpecLine>> ReadSpecs(
     const std::vector<std::string>& specs_or_manifests) {
-  std::vector<std::string> specs;
-  std::set<std::string> seen;
-  const auto add = [&](absl::string_view text, const std::string& where) {
+  std::vector<SpecLine> specs;
+  std::set<SpecLine> seen;
+  const auto add = [&](absl::string_view text, const std::string& score_file,
+                       const std::string& where) {
     const absl::StatusOr<KernelSpec> spec = ParseSpec(text);
     // What is merely not served is the caller's to report with the others.
     if (!spec.ok() && !absl::IsUnimplemented(spec.status())) {
       return absl::Status(spec.status().code(),
                           absl::StrCat(where, spec.status().message()));
     }
-    std::string canonical = spec.ok() ? spec->Text() : std::string(text);
-    if (seen.insert(canonical).second) specs.push_back(std::move(canonical));
+    SpecLine entry = {spec.ok() ? spec->Text() : std::string(text), score_file};
+    if (seen.insert(entry).second) specs.push_back(std::move(entry));
     return absl::OkStatus();
   };
   for (const std::string& argument : specs_or_manifests) {
     const absl::StatusOr<std::string> text = ReadFile(argument);
     if (!text.ok()) {
       // A SPEC has a '/', and so may a path: it is a SPEC if it parses.
-      RETURN_IF_ERROR(add(argument, ""));
+      RETURN_IF_ERROR(add(argument, "", ""));
       continue;
     }
     int number = 0;
@@ -100,10 +102,33 @@ absl::StatusOr<std::vector<std::string>> ReadSpecs(
       ++number;
       line = absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
       if (line.empty()) continue;
-      RETURN_IF_ERROR(add(line, absl::StrCat(argument, ":", number, ": ")));
+      const std::vector<std::string> words =
+          absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+      const std::string where = absl::StrCat(argument, ":", number, ": ");
+      if (words.size() > 2) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            where, "'", line, "' has ", words.size(),
+            " words; a SPEC and perhaps the file of its score function are "
+            "supported; write one SPEC a line"));
+      }
+      std::string score_file;
+      if (words.size() == 2) {
+        score_file =
+            (std::filesystem::path(argument).parent_path() / words[1]).string();
+      }
+      RETURN_IF_ERROR(add(words[0], score_file, where));
     }
   }
   return specs;
+}
+
+absl::StatusOr<std::string> AddScoreFile(Engine& engine,
+                                         const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  absl::StatusOr<std::string> digest = engine.AddScoreFunction(text);
+  if (digest.ok()) return digest;
+  return absl::Status(digest.status().code(),
+                      absl::StrCat(path, ": ", digest.status().message()));
 }
 
 void PrintJson(const nlohmann::json& document) {

@@ -31,7 +31,8 @@ struct PrimeFlags {
   EngineFlags engine;
   std::vector<std::string> specs;
   std::vector<std::string> gpus;
-  int threads = 0;  // 0 = cores
+  std::string score;  // file of a score function; "" = none
+  int threads = 0;    // 0 = cores
   std::string shard;
   bool recompile = false;
   bool json = false;
@@ -63,12 +64,29 @@ absl::StatusOr<Shard> ParseShard(const std::string& text) {
 }
 
 // Every SPEC for every GPU, and the merge kernel of each decode, each once.
-absl::StatusOr<std::vector<PrimeJob>> PlanJobs(const PrimeFlags& flags) {
-  ASSIGN_OR_RETURN(std::vector<std::string> specs, ReadSpecs(flags.specs));
-  std::set<std::string> unique(specs.begin(), specs.end());
-  for (const std::string& text : specs) {
-    const absl::StatusOr<KernelSpec> spec = ParseSpec(text);
-    if (spec.ok() && spec->kernel == KernelKind::kDecode) {
+// Score functions of the SPECs become known to `engine`.
+absl::StatusOr<std::vector<PrimeJob>> PlanJobs(const PrimeFlags& flags,
+                                               Engine& engine) {
+  ASSIGN_OR_RETURN(const std::vector<SpecLine> lines, ReadSpecs(flags.specs));
+  std::set<std::string> unique;
+  for (const SpecLine& line : lines) {
+    absl::StatusOr<KernelSpec> spec = ParseSpec(line.spec);
+    if (!spec.ok()) {  // reported with what fails to compile
+      unique.insert(line.spec);
+      continue;
+    }
+    const bool attention = spec->kernel == KernelKind::kDecode ||
+                           spec->kernel == KernelKind::kExtend;
+    const std::string& file = !line.score_file.empty() ? line.score_file
+                              : attention && spec->score.empty()
+                                  ? flags.score
+                                  : std::string();
+    if (!file.empty()) {
+      ASSIGN_OR_RETURN(spec->score, AddScoreFile(engine, file));
+      RETURN_IF_ERROR(ValidateSpec(*spec));
+    }
+    unique.insert(spec->Text());
+    if (spec->kernel == KernelKind::kDecode) {
       unique.insert(MergeSpecOf(*spec).Text());
     }
   }
@@ -161,13 +179,13 @@ PrimeOutcome RunJobs(Engine& engine, const std::vector<PrimeJob>& jobs,
 }
 
 absl::StatusOr<int> Prime(const PrimeFlags& flags) {
-  ASSIGN_OR_RETURN(const std::vector<PrimeJob> jobs, PlanJobs(flags));
   ASSIGN_OR_RETURN(EngineOptions options, OptionsFromFlags(flags.engine));
   options.recompile = options.recompile || flags.recompile;
   options.cache_byte_cap = 0;  // what was asked for stays, however large
   RETURN_IF_ERROR(MakeFolders(flags.engine.cache));
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                    Engine::Create(std::move(options)));
+  ASSIGN_OR_RETURN(const std::vector<PrimeJob> jobs, PlanJobs(flags, *engine));
   const absl::Time start = absl::Now();
   const PrimeOutcome outcome =
       RunJobs(*engine, jobs, ThreadCount(flags.threads, jobs.size()));
@@ -204,13 +222,17 @@ void AddPrime(CLI::App& app, Command& command) {
       "prime", "Compiles SPECs for GPUs into a cache folder; needs no GPU");
   prime
       ->add_option("specs", flags->specs,
-                   "SPECs, or manifests with one SPEC a line")
+                   "SPECs, or manifests with one SPEC a line, then perhaps "
+                   "the file of its score function")
       ->required();
   prime
       ->add_option("--gpus", flags->gpus,
                    "GPUs such as sm_80,sm_90a; host-sm_80 for the host target")
       ->delimiter(',')
       ->required();
+  prime->add_option("--score", flags->score,
+                    "MLIR file of the score function of attention SPECs that "
+                    "name none");
   prime->add_option("-j", flags->threads, "Threads (default: cores)")
       ->check(CLI::PositiveNumber);
   prime->add_option("--shard", flags->shard,

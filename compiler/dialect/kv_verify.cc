@@ -1,6 +1,7 @@
 // Verifiers of the kv operations: dimension names and elements.
 #include "compiler/dialect/kv_dialect.h"
 #include "compiler/dialect/kv_shapes.h"
+#include "compiler/dialect/score_ops.h"
 
 namespace kvforge::kv {
 namespace {
@@ -206,8 +207,9 @@ mlir::LogicalResult ShiftOp::verify() {
 }
 
 mlir::LogicalResult MapOp::verify() {
-  if (getSoftcap().has_value() == getAlibi()) {
-    return emitOpError() << "is either softcap or alibi; write one kv.map each";
+  if (getSoftcap().has_value() + getAlibi() + !getScore().empty() != 1) {
+    return emitOpError() << "is one of softcap, alibi and score; write one "
+                            "kv.map each";
   }
   if (const std::optional<llvm::APFloat> cap = getSoftcap();
       cap && (!cap->isFinite() || cap->isZero() || cap->isNegative())) {
@@ -215,6 +217,11 @@ mlir::LogicalResult MapOp::verify() {
   }
   const MatType input = getInput().getType();
   return ExpectF32(*this, "input", input, input.getDims());
+}
+
+mlir::LogicalResult MapOp::verifyRegions() {
+  return getScore().empty() ? mlir::success()
+                            : VerifyScoreFunction(*this, getScore());
 }
 
 mlir::LogicalResult MaskOp::verify() {

@@ -110,9 +110,9 @@ absl::StatusOr<bool> HasRowScale(const AttentionGraph::Ops& chain,
     }
     auto scale = mlir::dyn_cast<kv::ScaleOp>(op);
     if (!scale) {
-      if (mlir::cast<kv::MapOp>(op).getAlibi()) {
-        return NoTemplate(op, "alibi before another map or scale",
-                          "make alibi the last op before kv.mask");
+      if (!mlir::cast<kv::MapOp>(op).getSoftcap()) {
+        return NoTemplate(op, "alibi or score before another map or scale",
+                          "make it the last op before kv.mask");
       }
       mapped = true;
       continue;
@@ -280,8 +280,9 @@ absl::StatusOr<AttentionGraph> ReadAttention(kv::KernelOp kernel) {
 
   ASSIGN_OR_RETURN(graph.mask, Producer<kv::MaskOp>(graph.softmax.getScores()));
   mlir::Value scores = graph.mask.getInput();
-  if (auto map = scores.getDefiningOp<kv::MapOp>(); map && map.getAlibi()) {
-    graph.alibi = true;
+  if (auto map = scores.getDefiningOp<kv::MapOp>(); map && !map.getSoftcap()) {
+    graph.alibi = map.getAlibi();
+    if (!graph.alibi) graph.score_map = map;
     scores = map.getInput();
   }
   graph.score_ops =

@@ -30,9 +30,10 @@ struct AttentionGraph {
   CacheSide k, v;
   // kv.scale, kv.shift and kv.map, from the dot to alibi or the mask
   Ops score_ops;
-  Ops weight_ops;      // kv.scale, from the softmax to the dot
-  Ops out_ops;         // kv.scale and kv.shift, from the dot to the yield
-  bool alibi = false;  // the last kv.map before the mask
+  Ops weight_ops;       // kv.scale, from the softmax to the dot
+  Ops out_ops;          // kv.scale and kv.shift, from the dot to the yield
+  bool alibi = false;   // the last kv.map before the mask
+  kv::MapOp score_map;  // the user's function there instead, or null
   kv::MaskOp mask;
   kv::SoftmaxOp softmax;
 };

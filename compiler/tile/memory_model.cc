@@ -17,8 +17,8 @@ constexpr int kExtendPartialDotRegisters = 8;
 constexpr int kExtendE5m2Registers = 8;
 constexpr int kDecodeOtherRegisters = 28;
 constexpr int kDecodeRowTileRegisters = 32;  // softmax and scores of 8 rows
-// ALiBi, a custom mask and a selection, each: facts of a thread's rows, and
-// what finds the keys.
+// ALiBi, a score function, a custom mask and a selection, each: facts of a
+// thread's rows, and what finds the keys.
 constexpr int kExtendFeatureRegisters = 8;   // of 32 rows a warp
 constexpr int kDecodeFeatureRegisters = 16;  // of 8 rows
 // 16 elements as f32, their codes, addresses and scales.
@@ -56,7 +56,7 @@ bool DecodeQueryInShared(const KernelSpec& spec) {
 
 // Features of the score and of who sees what that need registers of their own.
 int CountFeatures(const KernelSpec& spec) {
-  return spec.alibi + (spec.mask == MaskKind::kCustom) +
+  return spec.alibi + !spec.score.empty() + (spec.mask == MaskKind::kCustom) +
          (spec.sparse_block > 0);
 }
 

@@ -19,13 +19,13 @@
 //
 // With kSparseBlock the groups are those of the selected blocks: splits divide
 // the list, and what is not selected costs nothing.
-#include "ops/alibi.cuh"
 #include "ops/attention_row.cuh"
 #include "ops/custom_mask.cuh"
 #include "ops/fragments.cuh"
 #include "ops/key_selection.cuh"
 #include "ops/key_tile.cuh"
 #include "ops/query_row.cuh"
+#include "ops/score_bias.cuh"
 #include "ops/softmax.cuh"
 #include "ops/visible_keys.cuh"
 
@@ -80,8 +80,8 @@ struct DecodeState {
   float uniform[Shape::kRowTiles][2];
   float q_sum[Shape::kRowTiles][2];  // of the row's channels
   ops::KeyRange visible[Shape::kRowTiles][2];
-  int token[Shape::kRowTiles][2];            // kCustomMask only
-  ops::AlibiRow alibi[Shape::kRowTiles][2];  // kAlibi only
+  int token[Shape::kRowTiles][2];                 // kCustomMask only
+  ops::ScoreBias::Row bias[Shape::kRowTiles][2];  // kScoreBias only
   ops::SoftmaxRow softmax[Shape::kRowTiles][2];
   static constexpr int kBlocks =
       Shape::kWeightBlocks ? Shape::VOrder::kRuns : 1;
@@ -153,9 +153,9 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
         state.token[r][c] = token;
         if (token >= sequence.q_len) state.visible[r][c] = {0, 0};
       }
-      if constexpr (spec::kAlibi) {
-        state.alibi[r][c] = ops::AlibiOf<spec::kGroup>(
-            args, sequence, row0 + 8 * r + 2 * t + c);
+      if constexpr (ops::kScoreBias) {
+        state.bias[r][c] =
+            ops::ScoreBias::Of(args, sequence, row0 + 8 * r + 2 * t + c);
       }
       state.softmax[r][c].Clear();
       for (ops::BlockReference& block : state.blocks[r][c]) block.Clear();
@@ -406,8 +406,8 @@ __device__ __forceinline__ void AttendGroup(u32 shared, u32 stage,
       float score =
           spec::ScoreMap(dot, state.uniform[r][c % 2], k_terms[c / 2].scale,
                          state.q_sum[r][c % 2], k_terms[c / 2].minimum);
-      if constexpr (spec::kAlibi) {
-        score = state.alibi[r][c % 2].Apply(score, key);
+      if constexpr (ops::kScoreBias) {
+        score = state.bias[r][c % 2].Apply(score, key);
       }
       const bool visible =
           spec::kCustomMask ? (shown >> (4 * r + c) & 1u) != 0

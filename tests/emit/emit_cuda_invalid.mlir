@@ -203,7 +203,7 @@ kv.kernel @head_scale spec("store/bf16/d128/g1/page16/bf16") tile("16x0/1/4") {
 
 // -----
 
-// expected-error @below {{kv.map has no template: alibi before another map or scale; templates serve scales over nothing, heads and tokens, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; make alibi the last op before kv.mask}}
+// expected-error @below {{kv.map has no template: alibi or score before another map or scale; templates serve scales over nothing, heads and tokens, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; make it the last op before kv.mask}}
 kv.kernel @alibi_before_softcap spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
   %q = kv.load_q : !kv.mat<m x d, bf16>
   %kc = kv.load_codes "k" : !kv.codes<n x d, e4m3>
