@@ -31,6 +31,13 @@ absl::StatusOr<TargetBuffer> CopyRows(const Engine& engine,
   return TargetBuffer::FromHost(engine, padded.data(), padded.size());
 }
 
+// The given scales that are arrays.
+absl::StatusOr<TargetBuffer> CopyScales(const Engine& engine,
+                                        const kvforge::CaseSide& side) {
+  return Copy(engine, side.channel_scale.empty() ? side.head_scale
+                                                 : side.channel_scale);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CaseOnTarget>> CaseOnTarget::Create(
@@ -73,8 +80,8 @@ absl::Status CaseOnTarget::Upload() {
   ASSIGN_OR_RETURN(custom_mask_, Copy(engine_, problem_.custom_mask));
   ASSIGN_OR_RETURN(mask_indptr_, Copy(engine_, problem_.mask_indptr));
   ASSIGN_OR_RETURN(selected_, Copy(engine_, problem_.selected));
-  ASSIGN_OR_RETURN(k_head_scale_, Copy(engine_, problem_.k.head_scale));
-  ASSIGN_OR_RETURN(v_head_scale_, Copy(engine_, problem_.v.head_scale));
+  ASSIGN_OR_RETURN(k_scales_, CopyScales(engine_, problem_.k));
+  ASSIGN_OR_RETURN(v_scales_, CopyScales(engine_, problem_.v));
   ASSIGN_OR_RETURN(
       out_, TargetBuffer::Allocate(
                 engine_, problem_.out.size() * DTypeBytes(problem_.out_type)));
@@ -97,8 +104,8 @@ CacheView CaseOnTarget::View(CacheSide side) const {
   const bool key = side == CacheSide::kKey;
   const CaseSide& rows = key ? problem_.k : problem_.v;
   view.scale = rows.given_scale;
-  if (!rows.head_scale.empty()) {
-    view.scale_ptr = (key ? k_head_scale_ : v_head_scale_).as<const float>();
+  if (!rows.head_scale.empty() || !rows.channel_scale.empty()) {
+    view.scale_ptr = (key ? k_scales_ : v_scales_).as<const float>();
   }
   return view;
 }

@@ -62,7 +62,7 @@ class CaseOnTarget {
   PagedCache cache_;
   TargetBuffer k_source_, v_source_, q_, slots_, page_table_, kv_lens_,
       q_indptr_, sinks_, alibi_slopes_, custom_mask_, mask_indptr_, selected_,
-      k_head_scale_, v_head_scale_, out_, lse_;
+      k_scales_, v_scales_, out_, lse_;
 };
 
 }  // namespace kvforge

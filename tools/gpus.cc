@@ -73,6 +73,9 @@ std::string ScalesText(const KvFormat& format) {
   if (format.given_scale == GivenScale::kHead) {
     parts.push_back("given f32 per kv head");
   }
+  if (format.given_scale == GivenScale::kChannel) {
+    parts.push_back("given f32 per kv head and channel");
+  }
   if (format.block > 0) {
     parts.push_back(
         absl::StrCat(format.block_scale == BlockScale::kE4m3 ? "e4m3" : "ue8m0",

@@ -94,8 +94,9 @@ def Kv_LoadScaleOp : Kv_Op<"load_scale", [Pure]> {
 def Kv_ArgScaleOp : Kv_Op<"arg_scale", [Pure]> {
   let summary = "a scale handed in at launch";
   let description = [{
-    `argument` is sm_scale, k_scale or v_scale. One value (`!kv.scale<>`) or one
-    per kv head (`!kv.scale<h>`), f32.
+    `argument` is sm_scale, k_scale or v_scale. One value (`!kv.scale<>`), one
+    per kv head (`!kv.scale<h>`) or one per kv head and channel of its side
+    (`!kv.scale<h x d>`), f32.
     Example: `%s = kv.arg_scale "sm_scale" : !kv.scale<>`
   }];
   let arguments = (ins StrAttr:$argument);

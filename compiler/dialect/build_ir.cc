@@ -108,9 +108,12 @@ class Builder {
   // The given scale of a side, or null.
   mlir::Value GivenScaleOf(llvm::StringRef side, const KvFormat& format) {
     if (format.given_scale == GivenScale::kNone) return {};
-    const bool per_head = format.given_scale == GivenScale::kHead;
-    return kv::ArgScaleOp::create(builder_, loc_,
-                                  per_head ? Scale({kH}) : Scale({}),
+    kv::Dims dims;
+    if (format.given_scale != GivenScale::kTensor) dims.push_back(kH);
+    if (format.given_scale == GivenScale::kChannel) {
+      dims.push_back(ChannelOf(side));
+    }
+    return kv::ArgScaleOp::create(builder_, loc_, Scale(dims),
                                   builder_.getStringAttr(side + "_scale"));
   }
 

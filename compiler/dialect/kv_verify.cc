@@ -89,9 +89,13 @@ mlir::LogicalResult ArgScaleOp::verify() {
                          << "\"; arguments: sm_scale, k_scale, v_scale";
   }
   const ScaleType type = getResult().getType();
-  if (!IsUniform(type.getDims()) || type.getElement() != ElementKind::kF32) {
-    return emitOpError() << "a launch argument is one f32 or one per kv head, "
-                            "not "
+  const llvm::ArrayRef<Dim> dims = type.getDims();
+  const bool own_channels = IsPerChannel(dims) && getArgument() != "sm_scale" &&
+                            dims[1] == ChannelOf(getArgument().take_front(1));
+  if ((!IsUniform(dims) && !own_channels) ||
+      type.getElement() != ElementKind::kF32) {
+    return emitOpError() << "a launch argument is one f32, one per kv head or "
+                            "one per kv head and channel of its side, not "
                          << type;
   }
   return mlir::success();
@@ -273,9 +277,11 @@ mlir::LogicalResult QuantizeOp::verify() {
                            << DimsText(dims) << "'";
     }
   }
-  if (getGiven() && !IsUniform(getGiven().getType().getDims())) {
+  if (getGiven() && !IsUniform(getGiven().getType().getDims()) &&
+      !IsPerChannel(getGiven().getType().getDims())) {
     return emitOpError()
-           << "a given scale is one value or one per kv head, not "
+           << "a given scale is one value, one per kv head or one "
+              "per kv head and channel, not "
            << getGiven().getType();
   }
   return mlir::success();

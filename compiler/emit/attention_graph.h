@@ -16,7 +16,9 @@ struct CacheSide {
   kv::DecodeOp decode;
   bool row_scale = false;    // one f32 a token
   bool row_minimum = false;  // another behind it
-  int block = 0;             // channels of one block scale; 0 = none
+  // One given f32 a channel: K's is on q, V's on the output.
+  bool channel_scale = false;
+  int block = 0;  // channels of one block scale; 0 = none
   // The scale of partial dots (K) or weights (V); null where the operand has
   // it.
   kv::LoadScaleOp block_factor;
@@ -39,7 +41,7 @@ struct AttentionGraph {
 };
 
 // Reads a kernel that kv-lower-codec has seen. kUnimplemented, by name, for IR
-// that is right but that no template can serve (channel scales);
+// that is right but that no template can serve (stored channel scales);
 // kFailedPrecondition for IR that a pass is missing from.
 absl::StatusOr<AttentionGraph> ReadAttention(kv::KernelOp kernel);
 

@@ -198,6 +198,8 @@ std::string PrintSide(const CacheSide& side, absl::string_view name) {
       "  static constexpr bool kRowScale = ", side.row_scale ? "true" : "false",
       ";\n", "  static constexpr bool kRowMinimum = ",
       side.row_minimum ? "true" : "false", ";\n",
+      "  static constexpr bool kChannelScale = ",
+      side.channel_scale ? "true" : "false", ";  // given\n",
       "  static constexpr int kBlock = ", side.block, ";\n",
       "  // Whether Decode4 multiplies by block scales; else they are "
       "factors.\n",

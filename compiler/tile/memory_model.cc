@@ -40,7 +40,10 @@ int SideBytes(const KvFormat& format, int head_dim) {
 // 16-bit operands of a query value: two where one would round it.
 int QueryParts(const KernelSpec& spec) {
   const bool bf16_operands = spec.k_format->element == Element::kBf16;
-  return spec.type == DType::kF32 || (spec.type == DType::kF16 && bf16_operands)
+  const bool scaled_by_channel =
+      spec.k_format->given_scale == GivenScale::kChannel;
+  return scaled_by_channel || spec.type == DType::kF32 ||
+                 (spec.type == DType::kF16 && bf16_operands)
              ? 2
              : 1;
 }

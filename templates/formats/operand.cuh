@@ -61,6 +61,14 @@ __device__ __forceinline__ float GivenHeadScale(const CacheView& view,
   return arch::LoadGlobal<float>(view.scale_ptr + kv_head);
 }
 
+// The given scales of the channels of one kv head: f32 [kv heads, kDim] in
+// device memory.
+template <int kDim>
+__device__ __forceinline__ const float* GivenChannelScales(
+    const CacheView& view, int kv_head) {
+  return view.scale_ptr + static_cast<i64>(kv_head) * kDim;
+}
+
 }  // namespace kvforge::formats
 
 #endif  // KVFORGE_TEMPLATES_FORMATS_OPERAND_CUH_

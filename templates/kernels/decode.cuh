@@ -50,7 +50,8 @@ struct DecodeShape {
 
   // q as B operands in fragment order, where registers cannot hold it.
   static constexpr int kQueryParts =
-      ops::kQueryParts<spec::QueryElement, spec::ScoreOperand>;
+      ops::kQueryParts<spec::QueryElement, spec::ScoreOperand,
+                       KSide::kChannelScale>;
   static constexpr bool kQueryInShared =
       spec::kHeadDim > 256 || kQueryParts > 1;
   static constexpr int kQueryBytes =
@@ -104,8 +105,11 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
   const float uniform = spec::ScoreUniform(args, sequence.kv_head);
 #pragma unroll
   for (int r = 0; r < Shape::kRowTiles; ++r) {
-    const u8* row =
-        ops::QueryOf<spec::kGroup>(args, sequence, row0 + 8 * r + g);
+    const ops::QueryRow<KSide::kChannelScale> row = {
+        ops::QueryOf<spec::kGroup>(args, sequence, row0 + 8 * r + g),
+        KSide::kChannelScale ? formats::GivenChannelScales<spec::kHeadDim>(
+                                   args.k, sequence.kv_head)
+                             : nullptr};
     ops::PowerOfTwo scale = {1.0f, 1.0f};
     if constexpr (spec::kScaleQueryRows) {
       scale = ops::Normalizer(
@@ -588,6 +592,13 @@ __device__ __forceinline__ void WriteRows(const AttentionArgs& args,
       }
       x[0] *= out_factor;
       x[1] *= out_factor;
+      if constexpr (VSide::kChannelScale) {
+        const float* scales = formats::GivenChannelScales<spec::kValueDim>(
+                                  args.v, sequence.kv_head) +
+                              channel;
+        x[0] *= arch::LoadGlobal<float>(scales);
+        x[1] *= arch::LoadGlobal<float>(scales + 1);
+      }
       if (args.splits > 1) {
         arch::StoreGlobal(out + channel * 4, x[0]);
         arch::StoreGlobal(out + channel * 4 + 4, x[1]);

@@ -43,7 +43,8 @@ struct ExtendShape {
   static constexpr int kRuns = VOrder::kRuns / kDimSplit;  // V runs of a warp
   static constexpr int kNTiles = kRuns * VOrder::kLaneChannels;
   static constexpr int kQueryParts =
-      ops::kQueryParts<spec::QueryElement, spec::ScoreOperand>;
+      ops::kQueryParts<spec::QueryElement, spec::ScoreOperand,
+                       KSide::kChannelScale>;
   // Keys are seen one by one, not only as a range.
   static constexpr bool kPicked = spec::kCustomMask || spec::kSparseBlock > 0;
   // Keys whose scores a warp holds at once: fewer where the output and the
@@ -113,8 +114,11 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
 #pragma unroll
   for (int i = 0; i < ExtendState::kRows; ++i) {
     const int block_row = row_warp * Shape::kWarpRows + 8 * i + g;
-    const u8* query =
-        ops::QueryOf<spec::kGroup>(args, sequence, row0 + block_row);
+    const ops::QueryRow<KSide::kChannelScale> query = {
+        ops::QueryOf<spec::kGroup>(args, sequence, row0 + block_row),
+        KSide::kChannelScale ? formats::GivenChannelScales<spec::kHeadDim>(
+                                   args.k, sequence.kv_head)
+                             : nullptr};
     ops::PowerOfTwo scale = {1.0f, 1.0f};
     if constexpr (spec::kScaleQueryRows) {
       scale = ops::Normalizer(
@@ -634,8 +638,15 @@ __device__ __forceinline__ void WriteRows(const AttentionArgs& args,
       for (int c = 0; c < 2; ++c) {
         const int channel = run * Shape::VOrder::kRunChannels +
                             (2 * t + c) * kLaneChannels + n % kLaneChannels;
-        const float first = state.out[i / 2][n][i % 2 * 2 + c] * factor;
-        const float second = state.out[i / 2][n + 1][i % 2 * 2 + c] * factor;
+        float first = state.out[i / 2][n][i % 2 * 2 + c] * factor;
+        float second = state.out[i / 2][n + 1][i % 2 * 2 + c] * factor;
+        if constexpr (VSide::kChannelScale) {
+          const float* scales = formats::GivenChannelScales<spec::kValueDim>(
+                                    args.v, sequence.kv_head) +
+                                channel;
+          first *= arch::LoadGlobal<float>(scales);
+          second *= arch::LoadGlobal<float>(scales + 1);
+        }
         constexpr int kWords = spec::OutElement::kBytes / 2;
         u32 words[kWords];
         spec::OutElement::FromF32x2(first, second, words);

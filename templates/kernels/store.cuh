@@ -43,9 +43,9 @@ __device__ __forceinline__ void StoreRow(const StoreArgs& args,
   const bool stored = slot >= 0 && slot < args.num_slots;
 
   // Lanes past the row's end hold its last part again: they change no maximum.
+  const int source_part = part * 16 < kDim ? part : kDim / 16 - 1;
   u32 raw[kSourceBytes / 4] = {};
   if (stored) {
-    const int source_part = part * 16 < kDim ? part : kDim / 16 - 1;
     ops::LoadBytes<kSourceBytes>(source.base + token * source.token_stride +
                                      head * source.head_stride +
                                      source_part * kSourceBytes,
@@ -63,7 +63,14 @@ __device__ __forceinline__ void StoreRow(const StoreArgs& args,
       Source::ToF32x2(&raw[i * (Source::kBytes / 2)], x[2 * i], x[2 * i + 1]);
     }
     float given_scale = 0;
-    if constexpr (Quantizer::kGivenPerHead) {
+    if constexpr (Quantizer::kGivenPerChannel) {
+      const float* scales =
+          formats::GivenChannelScales<kDim>(cache, head) + source_part * 16;
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        x[i] = x[i] / arch::LoadGlobal<float>(scales + i);
+      }
+    } else if constexpr (Quantizer::kGivenPerHead) {
       given_scale = formats::GivenHeadScale(cache, head);
     } else {
       given_scale = formats::GivenScale(cache);

@@ -105,7 +105,7 @@ kv.kernel @a {
 // -----
 
 kv.kernel @a {
-  // expected-error @below {{a launch argument is one f32 or one per kv head, not '!kv.scale<n>'}}
+  // expected-error @below {{a launch argument is one f32, one per kv head or one per kv head and channel of its side, not '!kv.scale<n>'}}
   %s = kv.arg_scale "k_scale" : !kv.scale<n>
   kv.yield
 }
@@ -343,7 +343,7 @@ kv.kernel @a {
 kv.kernel @a {
   %x = kv.load_rows "k" : !kv.mat<n x d, bf16>
   %g = kv.load_scale "k" : !kv.scale<n>
-  // expected-error @below {{a given scale is one value or one per kv head, not '!kv.scale<n>'}}
+  // expected-error @below {{a given scale is one value, one per kv head or one per kv head and channel, not '!kv.scale<n>'}}
   %c = kv.quantize %x given(%g) : (!kv.mat<n x d, bf16>, !kv.scale<n>) -> !kv.codes<n x d, e4m3>
   kv.yield
 }
@@ -523,5 +523,21 @@ kv.kernel @a {
     %r = math.absf %outside : f32
     kv.return %r
   } : !kv.mat<m x n, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{a launch argument is one f32, one per kv head or one per kv head and channel of its side, not '!kv.scale<h x d>'}}
+  %s = kv.arg_scale "v_scale" : !kv.scale<h x d>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{a launch argument is one f32, one per kv head or one per kv head and channel of its side, not '!kv.scale<h x d>'}}
+  %s = kv.arg_scale "sm_scale" : !kv.scale<h x d>
   kv.yield
 }

@@ -62,7 +62,7 @@ std::vector<Point> Points() {
 
 TEST(CompiledFacts, SharedBytesMeetTheModelAndNothingSpills) {
   const std::vector<Point> points = Points();
-  ASSERT_EQ(points.size(), (12u * 3 * 4 + 3 + std::size(kFeatureSpecs)) * 10);
+  ASSERT_EQ(points.size(), (13u * 3 * 4 + 3 + std::size(kFeatureSpecs)) * 10);
   std::vector<std::string> failures;
   std::string unavailable;
   std::mutex mutex;

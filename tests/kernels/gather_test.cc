@@ -49,10 +49,8 @@ std::vector<uint8_t> ExpectedRow(const CaseSide& side, int heads, int64_t token,
       part(side.block_scale, format.BlockScaleBytes(side.head_dim));
   if (!side.row_scale.empty()) stored.row_scale = side.row_scale[row];
   if (!side.row_min.empty()) stored.row_min = side.row_min[row];
-  const float given =
-      side.head_scale.empty() ? side.given_scale : side.head_scale[head];
   std::vector<uint8_t> bytes;
-  for (double value : DequantizeRow(format, stored, given)) {
+  for (double value : DequantizeRow(format, stored, side.Given(head))) {
     const std::vector<uint8_t> encoded = Encoded(type, value);
     bytes.insert(bytes.end(), encoded.begin(), encoded.end());
   }

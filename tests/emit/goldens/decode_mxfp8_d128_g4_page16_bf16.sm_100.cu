@@ -33,6 +33,7 @@ struct KSide {
   static constexpr int kCodeBits = 8;
   static constexpr bool kRowScale = false;
   static constexpr bool kRowMinimum = false;
+  static constexpr bool kChannelScale = false;  // given
   static constexpr int kBlock = 32;
   // Whether Decode4 multiplies by block scales; else they are factors.
   static constexpr bool kBlockInOperand = false;
@@ -51,6 +52,7 @@ struct VSide {
   static constexpr int kCodeBits = 8;
   static constexpr bool kRowScale = false;
   static constexpr bool kRowMinimum = false;
+  static constexpr bool kChannelScale = false;  // given
   static constexpr int kBlock = 32;
   // Whether Decode4 multiplies by block scales; else they are factors.
   static constexpr bool kBlockInOperand = false;

@@ -32,6 +32,7 @@ struct KSide {
   static constexpr int kCodeBits = 8;
   static constexpr bool kRowScale = true;
   static constexpr bool kRowMinimum = false;
+  static constexpr bool kChannelScale = false;  // given
   static constexpr int kBlock = 0;
   // Whether Decode4 multiplies by block scales; else they are factors.
   static constexpr bool kBlockInOperand = false;
@@ -48,6 +49,7 @@ struct VSide {
   static constexpr int kCodeBits = 8;
   static constexpr bool kRowScale = true;
   static constexpr bool kRowMinimum = false;
+  static constexpr bool kChannelScale = false;  // given
   static constexpr int kBlock = 0;
   // Whether Decode4 multiplies by block scales; else they are factors.
   static constexpr bool kBlockInOperand = false;
