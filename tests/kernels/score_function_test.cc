@@ -136,7 +136,7 @@ TEST(ScoreFunction, SeesPositionsAndTheQHead) {
 // sink.
 TEST(ScoreFunction, MinusInfinityForEveryKeyHidesTheRow) {
   for (bool sinks : {false, true}) {
-    CaseOptions options = Options({1, 20}, {30, 50});
+    CaseOptions options = Options({1, 16}, {30, 50});
     options.sinks = sinks;
     options.score = Digest(Text(R"(
       %one = arith.constant 1 : i32
