@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "compiler/spec/kernel_spec.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status_macros.h"
@@ -105,16 +106,19 @@ absl::StatusOr<std::vector<SpecLine>> ReadSpecs(
       const std::vector<std::string> words =
           absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
       const std::string where = absl::StrCat(argument, ":", number, ": ");
-      if (words.size() > 2) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            where, "'", line, "' has ", words.size(),
-            " words; a SPEC and perhaps the file of its score function are "
-            "supported; write one SPEC a line"));
-      }
       std::string score_file;
-      if (words.size() == 2) {
+      for (size_t i = 1; i < words.size(); ++i) {
+        absl::string_view file = words[i];
+        if (!absl::ConsumePrefix(&file, "score=") || file.empty() ||
+            !score_file.empty()) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              where, "'", words[i],
+              "' stands behind a SPEC; supported: score=FILE, the file of its "
+              "score function; write that, or one SPEC a line"));
+        }
         score_file =
-            (std::filesystem::path(argument).parent_path() / words[1]).string();
+            (std::filesystem::path(argument).parent_path() / std::string(file))
+                .string();
       }
       RETURN_IF_ERROR(add(words[0], score_file, where));
     }

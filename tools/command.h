@@ -62,8 +62,9 @@ struct SpecLine {
 };
 
 // SPECs of a list of SPECs and manifests: files with one SPEC a line, then
-// perhaps the file of its score function, seen from the manifest's folder; `#`
-// starts a comment. Each once, in order. The error names file and line.
+// perhaps score=FILE, the file of its score function seen from the manifest's
+// folder; `#` starts a comment. Each once, in order. The error names file and
+// line.
 absl::StatusOr<std::vector<SpecLine>> ReadSpecs(
     const std::vector<std::string>& specs_or_manifests);
 

@@ -223,7 +223,7 @@ void AddPrime(CLI::App& app, Command& command) {
   prime
       ->add_option("specs", flags->specs,
                    "SPECs, or manifests with one SPEC a line, then perhaps "
-                   "the file of its score function")
+                   "score=FILE")
       ->required();
   prime
       ->add_option("--gpus", flags->gpus,
