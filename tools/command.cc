@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "compiler/spec/kernel_spec.h"
+#include "compiler/tile/tile.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status_macros.h"
 
@@ -78,13 +79,26 @@ absl::StatusOr<std::vector<std::string>> ReadSpecs(
   std::vector<std::string> specs;
   std::set<std::string> seen;
   const auto add = [&](absl::string_view text, const std::string& where) {
+    const size_t space = text.find_first_of(" \t");
+    std::string tile;
+    if (space != absl::string_view::npos) {
+      const absl::StatusOr<Tile> parsed =
+          ParseTile(absl::StripAsciiWhitespace(text.substr(space)));
+      if (!parsed.ok()) {
+        return absl::Status(parsed.status().code(),
+                            absl::StrCat(where, parsed.status().message()));
+      }
+      tile = absl::StrCat(" ", parsed->Text());
+      text = text.substr(0, space);
+    }
     const absl::StatusOr<KernelSpec> spec = ParseSpec(text);
     // What is merely not served is the caller's to report with the others.
     if (!spec.ok() && !absl::IsUnimplemented(spec.status())) {
       return absl::Status(spec.status().code(),
                           absl::StrCat(where, spec.status().message()));
     }
-    std::string canonical = spec.ok() ? spec->Text() : std::string(text);
+    std::string canonical =
+        absl::StrCat(spec.ok() ? spec->Text() : std::string(text), tile);
     if (seen.insert(canonical).second) specs.push_back(std::move(canonical));
     return absl::OkStatus();
   };

@@ -55,7 +55,9 @@ int Fail(const absl::Status& status, ExitCode code);
 int Fail(const absl::Status& status);
 
 // SPECs of a list of SPECs and manifests: files with one SPEC a line, `#`
-// starting a comment. Each once, in order. The error names file and line.
+// starting a comment. A tile behind a SPEC ("SPEC 128x64/2/8") asks for that
+// tile instead of the selector's. Each once, in order. The error names file and
+// line.
 absl::StatusOr<std::vector<std::string>> ReadSpecs(
     const std::vector<std::string>& specs_or_manifests);
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "compiler/tile/tile_selector.h"
 #include "kernels/decode.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status_macros.h"
@@ -38,7 +39,7 @@ struct PrimeFlags {
 };
 
 struct PrimeJob {
-  std::string spec;
+  std::string spec;  // with a tile behind it if not the selector's
   PrimeTarget target;
 };
 
@@ -123,6 +124,20 @@ struct PrimeOutcome {
   int found = 0;
 };
 
+absl::StatusOr<std::shared_ptr<const Entry>> CompileJob(Engine& engine,
+                                                        const PrimeJob& job,
+                                                        KernelSource* source) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(job.spec, absl::MaxSplits(' ', 1));
+  ASSIGN_OR_RETURN(const KernelSpec spec, ParseSpec(parts.first));
+  if (parts.second.empty()) {
+    return engine.Compile(spec, *job.target.gpu, job.target.target, source);
+  }
+  ASSIGN_OR_RETURN(const Tile tile, ParseTile(parts.second));
+  RETURN_IF_ERROR(CheckTile(spec, tile, *job.target.gpu));
+  return engine.Compile(spec, tile, *job.target.gpu, job.target.target, source);
+}
+
 PrimeOutcome RunJobs(Engine& engine, const std::vector<PrimeJob>& jobs,
                      int threads) {
   PrimeOutcome outcome;
@@ -134,11 +149,8 @@ PrimeOutcome RunJobs(Engine& engine, const std::vector<PrimeJob>& jobs,
     for (size_t i = next++; i < jobs.size(); i = next++) {
       const PrimeJob& job = jobs[i];
       KernelSource source = KernelSource::kMemory;
-      const absl::StatusOr<KernelSpec> spec = ParseSpec(job.spec);
-      absl::StatusOr<std::shared_ptr<const Entry>> entry =
-          spec.ok() ? engine.Compile(*spec, *job.target.gpu, job.target.target,
-                                     &source)
-                    : spec.status();
+      const absl::StatusOr<std::shared_ptr<const Entry>> entry =
+          CompileJob(engine, job, &source);
       std::lock_guard lock(mutex);
       if (entry.ok()) {
         outcome.kernels.push_back(Describe(job.target, **entry));
@@ -204,7 +216,7 @@ void AddPrime(CLI::App& app, Command& command) {
       "prime", "Compiles SPECs for GPUs into a cache folder; needs no GPU");
   prime
       ->add_option("specs", flags->specs,
-                   "SPECs, or manifests with one SPEC a line")
+                   "SPECs, or manifests with one SPEC a line, a tile behind it")
       ->required();
   prime
       ->add_option("--gpus", flags->gpus,
