@@ -319,8 +319,15 @@ absl::StatusOr<std::shared_ptr<const Entry>> Engine::Compile(
     KernelSource* source) {
   RETURN_IF_ERROR(ValidateSpec(spec));
   ASSIGN_OR_RETURN(const TileCandidate choice, SelectTile(spec, gpu));
+  return Compile(spec, choice.tile, gpu, target, source);
+}
+
+absl::StatusOr<std::shared_ptr<const Entry>> Engine::Compile(
+    const KernelSpec& spec, const Tile& tile, const GpuTarget& gpu,
+    absl::string_view target, KernelSource* source) {
+  RETURN_IF_ERROR(ValidateSpec(spec));
   KernelRequest request;
-  request.key = Key(spec, choice.tile, gpu, target);
+  request.key = Key(spec, tile, gpu, target);
   request.gpu = std::string(gpu.name);
   request.target = std::string(target);
   return Fetch(request, source);

@@ -135,6 +135,10 @@ class Engine {
   absl::StatusOr<std::shared_ptr<const Entry>> Compile(
       const KernelSpec& spec, const GpuTarget& gpu, absl::string_view target,
       KernelSource* source = nullptr);
+  // The same with a tile other than the selector's.
+  absl::StatusOr<std::shared_ptr<const Entry>> Compile(
+      const KernelSpec& spec, const Tile& tile, const GpuTarget& gpu,
+      absl::string_view target, KernelSource* source = nullptr);
 
   // The key that Prepare looks up.
   KeyFields Key(const KernelSpec& spec, const Tile& tile, const GpuTarget& gpu,

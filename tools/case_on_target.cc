@@ -172,20 +172,30 @@ absl::Status CaseOnTarget::Extend(const PreparedKernel& kernel,
   return SynchronizeTarget(engine_, nullptr);
 }
 
-absl::Status CaseOnTarget::Decode(const DecodeKernels& kernels,
-                                  const AttentionArgs& args, int splits) {
-  RETURN_IF_ERROR(PoisonOutputs());
+absl::Status CaseOnTarget::QueueDecode(const DecodeKernels& kernels,
+                                       const AttentionArgs& args, int splits,
+                                       void* stream) {
   DecodeParams params;
   params.args = args;
   params.num_q_heads = problem_.num_q_heads;
   params.splits = splits;
   params.workspace_bytes = DecodeWorkspaceBytes(
       kernels.decode->spec(), args.total_q, problem_.num_q_heads, splits);
-  ASSIGN_OR_RETURN(TargetBuffer workspace,
-                   TargetBuffer::Allocate(engine_, params.workspace_bytes));
-  RETURN_IF_ERROR(workspace.Fill(kPoison));
-  params.workspace = workspace.data();
-  RETURN_IF_ERROR(RunDecode(kernels, params, nullptr));
+  if (workspace_.bytes() < static_cast<size_t>(params.workspace_bytes)) {
+    ASSIGN_OR_RETURN(workspace_,
+                     TargetBuffer::Allocate(engine_, params.workspace_bytes));
+    RETURN_IF_ERROR(workspace_.Fill(kPoison));
+  }
+  params.workspace = workspace_.data();
+  return RunDecode(kernels, params, stream);
+}
+
+absl::Status CaseOnTarget::Decode(const DecodeKernels& kernels,
+                                  const AttentionArgs& args, int splits) {
+  RETURN_IF_ERROR(PoisonOutputs());
+  // Of its exact size: an access past its end faults on the host.
+  workspace_ = TargetBuffer();
+  RETURN_IF_ERROR(QueueDecode(kernels, args, splits, nullptr));
   return SynchronizeTarget(engine_, nullptr);
 }
 

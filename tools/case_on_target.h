@@ -35,6 +35,13 @@ class CaseOnTarget {
   absl::Status Decode(const DecodeKernels& kernels, const AttentionArgs& args,
                       int splits);
 
+  // Queues decode on `stream` (a CUstream) and returns, for graphs and timing.
+  // The workspace is this object's and grows with the largest call so far, so
+  // a captured graph is good until a larger one.
+  absl::Status QueueDecode(const DecodeKernels& kernels,
+                           const AttentionArgs& args, int splits, void* stream);
+  absl::Status PoisonOutputs();
+
   absl::Status CheckStored() const;
   // Compares what the last attention kernel wrote to out and lse.
   absl::StatusOr<ErrorReport> Compare(bool padding_kept) const;
@@ -54,7 +61,6 @@ class CaseOnTarget {
                     int64_t pad) const;
   int64_t SourceRowBytes(const CaseSide& side) const;
   int64_t QueryRowBytes() const;
-  absl::Status PoisonOutputs();
 
   const Engine& engine_;
   const AttentionCase& problem_;
@@ -62,7 +68,7 @@ class CaseOnTarget {
   PagedCache cache_;
   TargetBuffer k_source_, v_source_, q_, slots_, page_table_, kv_lens_,
       q_indptr_, sinks_, alibi_slopes_, custom_mask_, mask_indptr_, selected_,
-      k_scales_, v_scales_, out_, lse_;
+      k_scales_, v_scales_, out_, lse_, workspace_;
 };
 
 }  // namespace kvforge

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "compiler/spec/kernel_spec.h"
+#include "compiler/tile/tile.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status_macros.h"
 
@@ -75,21 +76,51 @@ int Fail(const absl::Status& status) {
                   : kExitNoEngine);
 }
 
+namespace {
+
+// "SPEC [TILE] [score=FILE]", FILE seen from `folder`. Errors begin with
+// `where`.
+absl::StatusOr<SpecLine> ParseSpecLine(absl::string_view line,
+                                       const std::filesystem::path& folder,
+                                       const std::string& where) {
+  const std::vector<absl::string_view> words =
+      absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+  const auto at = [&](const absl::Status& status) {
+    return absl::Status(status.code(), absl::StrCat(where, status.message()));
+  };
+  SpecLine entry;
+  const absl::string_view text = words.empty() ? line : words[0];
+  const absl::StatusOr<KernelSpec> spec = ParseSpec(text);
+  // What is merely not served is the caller's to report with the others.
+  if (!spec.ok() && !absl::IsUnimplemented(spec.status())) {
+    return at(spec.status());
+  }
+  entry.spec = spec.ok() ? spec->Text() : std::string(text);
+  for (size_t i = 1; i < words.size(); ++i) {
+    absl::string_view word = words[i];
+    if (absl::ConsumePrefix(&word, "score=")) {
+      entry.score_file = (folder / std::string(word)).string();
+      continue;
+    }
+    const absl::StatusOr<Tile> tile = ParseTile(word);
+    if (!tile.ok()) return at(tile.status());
+    entry.tile = tile->Text();
+  }
+  return entry;
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<SpecLine>> ReadSpecs(
     const std::vector<std::string>& specs_or_manifests) {
   std::vector<SpecLine> specs;
   std::set<SpecLine> seen;
-  const auto add = [&](absl::string_view text, const std::string& score_file,
+  const auto add = [&](absl::string_view line, const std::string& manifest,
                        const std::string& where) {
-    const absl::StatusOr<KernelSpec> spec = ParseSpec(text);
-    // What is merely not served is the caller's to report with the others.
-    if (!spec.ok() && !absl::IsUnimplemented(spec.status())) {
-      return absl::Status(spec.status().code(),
-                          absl::StrCat(where, spec.status().message()));
-    }
-    SpecLine entry = {spec.ok() ? spec->Text() : std::string(text), score_file};
-    if (seen.insert(entry).second) specs.push_back(std::move(entry));
-    return absl::OkStatus();
+    absl::StatusOr<SpecLine> entry = ParseSpecLine(
+        line, std::filesystem::path(manifest).parent_path(), where);
+    if (entry.ok() && seen.insert(*entry).second) specs.push_back(*entry);
+    return entry.status();
   };
   for (const std::string& argument : specs_or_manifests) {
     const absl::StatusOr<std::string> text = ReadFile(argument);
@@ -103,24 +134,8 @@ absl::StatusOr<std::vector<SpecLine>> ReadSpecs(
       ++number;
       line = absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
       if (line.empty()) continue;
-      const std::vector<std::string> words =
-          absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
-      const std::string where = absl::StrCat(argument, ":", number, ": ");
-      std::string score_file;
-      for (size_t i = 1; i < words.size(); ++i) {
-        absl::string_view file = words[i];
-        if (!absl::ConsumePrefix(&file, "score=") || file.empty() ||
-            !score_file.empty()) {
-          return absl::InvalidArgumentError(absl::StrCat(
-              where, "'", words[i],
-              "' stands behind a SPEC; supported: score=FILE, the file of its "
-              "score function; write that, or one SPEC a line"));
-        }
-        score_file =
-            (std::filesystem::path(argument).parent_path() / std::string(file))
-                .string();
-      }
-      RETURN_IF_ERROR(add(words[0], score_file, where));
+      RETURN_IF_ERROR(
+          add(line, argument, absl::StrCat(argument, ":", number, ": ")));
     }
   }
   return specs;

@@ -54,16 +54,18 @@ int Fail(const absl::Status& status, ExitCode code);
 // kExitRefused for what is not served, else kExitNoEngine.
 int Fail(const absl::Status& status);
 
-// A SPEC of a list, and the file of its score function, "" if none is named.
+// A SPEC of a list.
 struct SpecLine {
   std::string spec;
-  std::string score_file;
+  std::string tile;        // "" = the selector's
+  std::string score_file;  // of its score function; "" = none is named
   auto operator<=>(const SpecLine&) const = default;
 };
 
 // SPECs of a list of SPECs and manifests: files with one SPEC a line, then
-// perhaps score=FILE, the file of its score function seen from the manifest's
-// folder; `#` starts a comment. Each once, in order. The error names file and
+// perhaps a tile ("128x64/2/8") to take instead of the selector's, and
+// score=FILE, the file of its score function seen from the manifest's folder;
+// `#` starts a comment. Each once, in order. The error names file and
 // line.
 absl::StatusOr<std::vector<SpecLine>> ReadSpecs(
     const std::vector<std::string>& specs_or_manifests);

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "compiler/tile/tile_selector.h"
 #include "kernels/decode.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status_macros.h"
@@ -39,7 +40,7 @@ struct PrimeFlags {
 };
 
 struct PrimeJob {
-  std::string spec;
+  std::string spec;  // with a tile behind it if not the selector's
   PrimeTarget target;
 };
 
@@ -71,8 +72,10 @@ absl::StatusOr<std::vector<PrimeJob>> PlanJobs(const PrimeFlags& flags,
   std::set<std::string> unique;
   for (const SpecLine& line : lines) {
     absl::StatusOr<KernelSpec> spec = ParseSpec(line.spec);
+    const std::string tile =
+        line.tile.empty() ? "" : absl::StrCat(" ", line.tile);
     if (!spec.ok()) {  // reported with what fails to compile
-      unique.insert(line.spec);
+      unique.insert(line.spec + tile);
       continue;
     }
     const bool attention = spec->kernel == KernelKind::kDecode ||
@@ -85,7 +88,7 @@ absl::StatusOr<std::vector<PrimeJob>> PlanJobs(const PrimeFlags& flags,
       ASSIGN_OR_RETURN(spec->score, AddScoreFile(engine, file));
       RETURN_IF_ERROR(ValidateSpec(*spec));
     }
-    unique.insert(spec->Text());
+    unique.insert(spec->Text() + tile);
     if (spec->kernel == KernelKind::kDecode) {
       unique.insert(MergeSpecOf(*spec).Text());
     }
@@ -141,6 +144,20 @@ struct PrimeOutcome {
   int found = 0;
 };
 
+absl::StatusOr<std::shared_ptr<const Entry>> CompileJob(Engine& engine,
+                                                        const PrimeJob& job,
+                                                        KernelSource* source) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(job.spec, absl::MaxSplits(' ', 1));
+  ASSIGN_OR_RETURN(const KernelSpec spec, ParseSpec(parts.first));
+  if (parts.second.empty()) {
+    return engine.Compile(spec, *job.target.gpu, job.target.target, source);
+  }
+  ASSIGN_OR_RETURN(const Tile tile, ParseTile(parts.second));
+  RETURN_IF_ERROR(CheckTile(spec, tile, *job.target.gpu));
+  return engine.Compile(spec, tile, *job.target.gpu, job.target.target, source);
+}
+
 PrimeOutcome RunJobs(Engine& engine, const std::vector<PrimeJob>& jobs,
                      int threads) {
   PrimeOutcome outcome;
@@ -152,11 +169,8 @@ PrimeOutcome RunJobs(Engine& engine, const std::vector<PrimeJob>& jobs,
     for (size_t i = next++; i < jobs.size(); i = next++) {
       const PrimeJob& job = jobs[i];
       KernelSource source = KernelSource::kMemory;
-      const absl::StatusOr<KernelSpec> spec = ParseSpec(job.spec);
-      absl::StatusOr<std::shared_ptr<const Entry>> entry =
-          spec.ok() ? engine.Compile(*spec, *job.target.gpu, job.target.target,
-                                     &source)
-                    : spec.status();
+      const absl::StatusOr<std::shared_ptr<const Entry>> entry =
+          CompileJob(engine, job, &source);
       std::lock_guard lock(mutex);
       if (entry.ok()) {
         outcome.kernels.push_back(Describe(job.target, **entry));
@@ -223,7 +237,7 @@ void AddPrime(CLI::App& app, Command& command) {
   prime
       ->add_option("specs", flags->specs,
                    "SPECs, or manifests with one SPEC a line, then perhaps "
-                   "score=FILE")
+                   "a tile and score=FILE")
       ->required();
   prime
       ->add_option("--gpus", flags->gpus,

@@ -220,6 +220,8 @@ absl::StatusOr<KernelKind> ParseKernel(absl::string_view text,
 }  // namespace
 
 absl::StatusOr<KernelSpec> ParseSpec(absl::string_view text) {
+  // StrSplit gives no part at all for a null view.
+  if (text.data() == nullptr) text = "";
   const std::vector<absl::string_view> parts = absl::StrSplit(text, '/');
   for (absl::string_view part : parts) {
     if (part.empty()) {

@@ -93,7 +93,7 @@ absl::StatusOr<std::unique_ptr<HostModule>> HostModule::Load(
 }
 
 absl::StatusOr<HostRun> HostModule::Run(const HostLaunch& launch) const {
-  return RunOnFibers(entry_, launch, stacks_);
+  return RunOnFibers(entry_, launch, FiberStackPool::OfProcess());
 }
 
 }  // namespace kvforge

@@ -34,7 +34,6 @@ class HostModule {
   HostEntry entry_ = nullptr;
   int shared_bytes_ = -1;
   int block_threads_ = -1;
-  mutable FiberStackPool stacks_;
 };
 
 }  // namespace kvforge

@@ -72,7 +72,7 @@ TEST(CompiledFacts, SharedBytesMeetTheModelAndNothingSpills) {
       const Point& point = points[i];
       const std::string name =
           absl::StrCat(point.spec.Text(), " for ", point.gpu->name);
-      const auto entry = HostEngine().Compile(point.spec, *point.gpu, "cuda");
+      const auto entry = TestEngine().Compile(point.spec, *point.gpu, "cuda");
       const auto tile = SelectTile(point.spec, *point.gpu);
       const std::lock_guard<std::mutex> lock(mutex);
       if (absl::IsUnavailable(entry.status())) {

@@ -307,7 +307,7 @@ TEST_F(EngineTest, HostRunsTheTextOfANamedGpu) {
 
 TEST(ChooseSplits, FillsTheGpuAndNoMore) {
   const auto kernel = Prepared("decode/e4m3_row/d64/g4/page16/bf16");
-  const Engine& engine = HostEngine();  // sized for 8 multiprocessors
+  const Engine& engine = TestEngine();  // sized for 8 multiprocessors
   EXPECT_EQ(ChooseSplits(engine, *kernel, {0, 2, 100}), 1);
   EXPECT_EQ(ChooseSplits(engine, *kernel, {1, 2, 0}), 1);
   // Short sequences are not cut.

@@ -89,7 +89,7 @@ struct GatherBench {
 
   // Rows lie `pad` bytes apart; what is between them stays as it was.
   absl::Status Run(const std::vector<int64_t>& slots, int64_t pad = 32) {
-    const Engine& engine = HostEngine();
+    const Engine& engine = TestEngine();
     const int heads = bench.problem.num_kv_heads;
     const StoreArgs store = bench.target->StoreArguments();
     GatherArgs args = {};
@@ -112,9 +112,10 @@ struct GatherBench {
       rows->base = buffer->as<unsigned char>();
     }
     if (change) change(args);
-    const auto kernel = HostEngine().Prepare(spec);
+    const auto kernel = TestEngine().Prepare(spec);
     if (!kernel.ok()) return kernel.status();
-    return RunGather(**kernel, args, nullptr);
+    RETURN_IF_ERROR(RunGather(**kernel, args, nullptr));
+    return SynchronizeTarget(engine, nullptr);
   }
 
   // Compares with the rows of `tokens`; -1 is a row of zeros.
@@ -186,6 +187,8 @@ void ExpectAllGathered(const CaseOptions& options, DType type,
   }
   KVFORGE_EXPECT_OK(gather.Run(slots));
   gather.ExpectRows(tokens);
+  RecordExecuted(KernelKind::kGather, *gather.spec.k_format,
+                 *gather.spec.v_format);
 }
 
 class EveryFormat : public ::testing::TestWithParam<std::string> {};
@@ -239,7 +242,7 @@ TEST(Gather, SixteenBitsOfTheSameTypeAreCopied) {
       problem.slot_mapping[0] % 16 *
           gather.bench.target->StoreArguments().k.codes.slot_stride;
   const uint16_t payload = 0x7fa5;  // a signalling NaN
-  std::memcpy(key, &payload, 2);
+  WriteTarget(key, &payload, 2);
   KVFORGE_EXPECT_OK(gather.Run({problem.slot_mapping[0]}));
   uint16_t read = 0;
   KVFORGE_EXPECT_OK(gather.k_out.CopyToHost(&read, 2));

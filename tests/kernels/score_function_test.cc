@@ -27,7 +27,7 @@ std::string Text(const std::string& body) {
 
 std::string Digest(const std::string& text) {
   const absl::StatusOr<std::string> digest =
-      HostEngine().AddScoreFunction(text);
+      TestEngine().AddScoreFunction(text);
   EXPECT_TRUE(digest.ok()) << digest.status();
   return digest.value_or("");
 }
@@ -331,7 +331,7 @@ TEST(ScoreFunction, CompilingNeedsTheTextAndACachedKernelDoesNot) {
       "return %r : f32");
   char folder[] = "/tmp/kvforge-score-XXXXXX";
   ASSERT_NE(mkdtemp(folder), nullptr);
-  EngineOptions options = HostEngine().options();
+  EngineOptions options = TestEngine().options();
   options.cache_roots = {{folder, false}};
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(options);
   ASSERT_TRUE(engine.ok()) << engine.status();

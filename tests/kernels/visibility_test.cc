@@ -325,9 +325,9 @@ TEST(SparseLists, FewBlocksOfALongSequenceNeedNoSplit) {
   sizes.num_kv_heads = 1;
   sizes.max_kv_len = 1 << 20;
   sizes.selected_per_head = 16;  // 256 tokens
-  EXPECT_EQ(ChooseSplits(HostEngine(), *kernel, sizes), 1);
+  EXPECT_EQ(ChooseSplits(TestEngine(), *kernel, sizes), 1);
   sizes.selected_per_head = 0;
-  EXPECT_EQ(ChooseSplits(HostEngine(), *kernel, sizes), 1);
+  EXPECT_EQ(ChooseSplits(TestEngine(), *kernel, sizes), 1);
 }
 
 // What decode and extend refuse when a feature's argument is missing.

@@ -284,6 +284,13 @@ KernelSpec RandomSpec(std::mt19937& rng) {
   return spec;
 }
 
+// An attribute "" of the dialect arrives as a view without memory.
+TEST(ParseSpec, NullTextIsRefusedLikeAnEmptyOne) {
+  const absl::Status status = ParseSpec(absl::string_view()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status, ParseSpec("").status());
+}
+
 TEST(SpecProperty, ParsingTheTextGivesTheSpecBack) {
   std::mt19937 rng(20250101);
   for (int i = 0; i < 20000; ++i) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -269,6 +270,41 @@ TEST(SelectTile, NothingFitsNamesTheSmallestTile) {
             "smallest, 16x16/1/2, needs 49664 bytes of shared memory, sm_86 "
             "has 40000 for a block; use a GPU with more shared memory, a "
             "smaller head_dim or a cache format with fewer bytes a row");
+}
+
+// Number 43 of docs/cases.md, decided from the model, before anything compiles:
+// a tile that fits, or a refusal with the bytes there are.
+TEST(Case43, WideHeadsFitLittleSharedMemoryOrAreRefusedWithNumbers) {
+  GpuTarget small = Targets().back();
+  ASSERT_EQ(small.shared_bytes_opt_in, 64 * kKiB);
+  int fit = 0;
+  for (const char* kernel : {"decode", "extend"}) {
+    for (const auto& [shape, gpu] : {std::pair{"e4m3_row/d512", Gpu("sm_86")},
+                                     {"e4m3_tensor/d512", Gpu("sm_86")},
+                                     {"bf16/d512", Gpu("sm_86")},
+                                     {"bf16/d256", small},
+                                     {"f16/d256", small},
+                                     {"bf16/d512", small}}) {
+      const KernelSpec spec =
+          Spec(absl::StrCat(kernel, "/", shape, "/g4/page16/bf16"));
+      const absl::StatusOr<TileCandidate> choice = SelectTile(spec, gpu);
+      if (choice.ok()) {
+        ++fit;
+        EXPECT_LE(choice->shared_bytes, gpu.shared_bytes_opt_in) << spec.Text();
+        continue;
+      }
+      EXPECT_EQ(choice.status().code(), absl::StatusCode::kResourceExhausted);
+      EXPECT_THAT(std::string(choice.status().message()),
+                  HasSubstr(absl::StrCat(gpu.shared_bytes_opt_in)));
+    }
+  }
+  EXPECT_GE(fit, 9);
+  for (const char* kernel : {"decode", "extend"}) {
+    EXPECT_TRUE(
+        SelectTile(Spec(absl::StrCat(kernel, "/e4m3_row/d512/g4/page16/bf16")),
+                   Gpu("sm_86"))
+            .ok());
+  }
 }
 
 TEST(CheckTile, ShapesTheKernelDoesNotHave) {

@@ -61,7 +61,7 @@ file(WRITE ${FOLDER}/two_words.txt
 expect(4 "" prime ${FOLDER}/two_words.txt --gpus host-sm_80
   --cache ${score_cache})
 if(NOT output MATCHES
-   "two_words.txt:1: 'relative_bias.mlir' stands behind a SPEC; supported: score=FILE")
+   "two_words.txt:1: tile 'relative_bias.mlir'")
   message(FATAL_ERROR "the stray word is not named")
 endif()
 expect(0 "^0 compiled, 1 found, 0 failed" prime
