@@ -4,6 +4,7 @@ target_include_directories(kvforge_options INTERFACE
   ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/templates ${PROJECT_BINARY_DIR})
 target_compile_options(kvforge_options INTERFACE -Wall -Wextra -Werror
   -Wno-missing-field-initializers -Wno-unused-parameter
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>  # of libstdc++ itself
   $<$<CONFIG:Release>:-O2>)
 if(KVFORGE_SANITIZE)
   target_compile_options(kvforge_options INTERFACE

@@ -197,6 +197,12 @@ absl::Status CheckCacheView(absl::string_view kernel, absl::string_view side,
         kernel, absl::StrCat(side, ".scale_ptr"), view.scale_ptr, 4,
         absl::StrCat("the ", num_kv_heads, " f32 scales of the kv heads"));
   }
+  if (format.given_scale == GivenScale::kChannel) {
+    return CheckPointer(kernel, absl::StrCat(side, ".scale_ptr"),
+                        view.scale_ptr, 4,
+                        absl::StrCat("the f32 scales of the ", num_kv_heads,
+                                     " kv heads' ", head_dim, " channels"));
+  }
   if (view.scale_ptr != nullptr) {
     return CheckPointer(kernel, absl::StrCat(side, ".scale_ptr"),
                         view.scale_ptr, 4, "an f32 scale");

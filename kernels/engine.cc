@@ -185,7 +185,35 @@ absl::StatusOr<std::shared_ptr<const JitLibrary>> Engine::Jit() {
   return jit_;
 }
 
+absl::StatusOr<std::string> Engine::AddScoreFunction(absl::string_view text) {
+  if (options_.strict) {
+    return absl::FailedPreconditionError(
+        "score function: a strict engine has no compiler to read its text "
+        "with; with a primed cache the SPEC's score=DIGEST is enough; write "
+        "the digest that `kvforge score FILE` prints");
+  }
+  ASSIGN_OR_RETURN(const std::shared_ptr<const JitLibrary> jit, Jit());
+  ASSIGN_OR_RETURN(ScoreText score, jit->ReadScore(text));
+  std::lock_guard lock(mutex_);
+  score_texts_[score.digest] = std::move(score.text);
+  return score.digest;
+}
+
+absl::StatusOr<std::string> Engine::ScoreFunctionText(
+    absl::string_view digest) const {
+  if (digest.empty()) return std::string();
+  std::lock_guard lock(mutex_);
+  const auto found = score_texts_.find(digest);
+  if (found != score_texts_.end()) return found->second;
+  return absl::NotFoundError(absl::StrCat(
+      "the text of score function ", digest,
+      " is not known to this engine; compiling needs it, a cached kernel does "
+      "not; give it to Engine::AddScoreFunction, or to the command with "
+      "--score FILE"));
+}
+
 absl::StatusOr<Entry> Engine::CompileEntry(const KernelRequest& request) {
+  ASSIGN_OR_RETURN(const KernelSpec spec, ParseSpec(request.key.spec));
   ASSIGN_OR_RETURN(const std::shared_ptr<const JitLibrary> jit, Jit());
   JitRequest job;
   job.spec = request.key.spec;
@@ -194,6 +222,7 @@ absl::StatusOr<Entry> Engine::CompileEntry(const KernelRequest& request) {
   job.target = request.target;
   job.overlay = options_.templates_dir;
   job.dump_dir = options_.dump_dir;
+  ASSIGN_OR_RETURN(job.score, ScoreFunctionText(spec.score));
   ASSIGN_OR_RETURN(Entry entry, jit->Compile(job));
   if (!job.overlay.empty()) {
     // Under this engine's key a later text would be another engine's kernel.
@@ -290,8 +319,15 @@ absl::StatusOr<std::shared_ptr<const Entry>> Engine::Compile(
     KernelSource* source) {
   RETURN_IF_ERROR(ValidateSpec(spec));
   ASSIGN_OR_RETURN(const TileCandidate choice, SelectTile(spec, gpu));
+  return Compile(spec, choice.tile, gpu, target, source);
+}
+
+absl::StatusOr<std::shared_ptr<const Entry>> Engine::Compile(
+    const KernelSpec& spec, const Tile& tile, const GpuTarget& gpu,
+    absl::string_view target, KernelSource* source) {
+  RETURN_IF_ERROR(ValidateSpec(spec));
   KernelRequest request;
-  request.key = Key(spec, choice.tile, gpu, target);
+  request.key = Key(spec, tile, gpu, target);
   request.gpu = std::string(gpu.name);
   request.target = std::string(target);
   return Fetch(request, source);

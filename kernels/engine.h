@@ -114,7 +114,8 @@ class Engine {
   // Errors  kInvalidArgument    the spec breaks a rule of kernel_spec.h
   //         kUnimplemented      no kernel for this format, feature or GPU
   //         kResourceExhausted  not even the smallest tile fits
-  //         kNotFound           strict, and no cache folder has it
+  //         kNotFound           no cache folder has it, and this engine is
+  //                             strict or lacks its score function's text
   //         kInternal           the compiler rejected our text; log inside
   absl::StatusOr<std::shared_ptr<const PreparedKernel>> Prepare(
       const KernelSpec& spec);
@@ -122,11 +123,22 @@ class Engine {
   absl::StatusOr<std::shared_ptr<const PreparedKernel>> Prepare(
       const KernelSpec& spec, const Tile& tile);
 
+  // Makes the text of a score function (docs/score.md) known to this engine and
+  // returns its digest, for KernelSpec::score. Compiling a SPEC with a score
+  // function needs its text; a kernel from a cache does not.
+  // Errors  kInvalidArgument     the text is no score function
+  //         kFailedPrecondition  strict: there is no compiler to read it with
+  absl::StatusOr<std::string> AddScoreFunction(absl::string_view text);
+
   // The compiled kernel, not loaded: what priming needs. Also for a GPU other
   // than the engine's own (`target`: "cuda" or "host").
   absl::StatusOr<std::shared_ptr<const Entry>> Compile(
       const KernelSpec& spec, const GpuTarget& gpu, absl::string_view target,
       KernelSource* source = nullptr);
+  // The same with a tile other than the selector's.
+  absl::StatusOr<std::shared_ptr<const Entry>> Compile(
+      const KernelSpec& spec, const Tile& tile, const GpuTarget& gpu,
+      absl::string_view target, KernelSource* source = nullptr);
 
   // The key that Prepare looks up.
   KeyFields Key(const KernelSpec& spec, const Tile& tile, const GpuTarget& gpu,
@@ -142,6 +154,9 @@ class Engine {
   DiskCache& disk() { return store_->disk(); }
   // The GPU; null on the host target.
   const std::shared_ptr<const Device>& device() const { return device_; }
+  // Canonical text of a score function that was added; kNotFound, saying how to
+  // add it, for another digest. "" for "".
+  absl::StatusOr<std::string> ScoreFunctionText(absl::string_view digest) const;
   // Opens libkvforge_jit on the first call.
   absl::StatusOr<std::shared_ptr<const JitLibrary>> Jit();
 
@@ -167,6 +182,7 @@ class Engine {
   // All guarded by mutex_.
   std::shared_ptr<const JitLibrary> jit_;
   std::map<std::string, std::shared_ptr<const PreparedKernel>> loaded_;
+  std::map<std::string, std::string, std::less<>> score_texts_;  // by digest
   EngineStatistics statistics_;
 };
 

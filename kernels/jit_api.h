@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define KVFORGE_JIT_ABI 1
+#define KVFORGE_JIT_ABI 2
 
 // Bytes owned by the library; release with kvforge_jit_free.
 typedef struct {
@@ -25,6 +25,7 @@ typedef struct {
   const char* target;    // "cuda": cubin by NVRTC; "host": x86 object by Clang
   const char* overlay;   // folder whose files replace templates, or null
   const char* dump_dir;  // folder for the text and the payload, or null
+  const char* score;     // MLIR of the SPEC's score function, or null
 } kvforge_jit_request;
 
 typedef struct {
@@ -44,6 +45,10 @@ int kvforge_jit_compile(const kvforge_jit_request* request,
 // One stage's text: ir, placed, codec, tiled, cuda or ptx.
 int kvforge_jit_emit(const kvforge_jit_request* request, const char* stage,
                      char** text, char** error);
+// A user's score function (compiler/compiler.h): its canonical text and the
+// digest that a SPEC names it by.
+int kvforge_jit_score(const char* data, size_t size, char** text, char** digest,
+                      char** error);
 void kvforge_jit_free(void* data);
 
 // The host target. A module stays valid until unloaded; launches of one module

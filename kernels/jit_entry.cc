@@ -51,6 +51,7 @@ struct Job {
   bool host = false;
   std::string overlay;
   std::string dump_dir;
+  std::string score;
 };
 
 // A built kernel and what its payload itself says.
@@ -82,6 +83,7 @@ absl::StatusOr<Job> Resolve(const kvforge_jit_request& request) {
   job.host = target == "host";
   if (request.overlay != nullptr) job.overlay = request.overlay;
   if (request.dump_dir != nullptr) job.dump_dir = request.dump_dir;
+  if (request.score != nullptr) job.score = request.score;
   return job;
 }
 
@@ -221,7 +223,7 @@ absl::Status Compile(const kvforge_jit_request& request,
                    TemplateFiles(job.overlay));
   const Clock::time_point start = Clock::now();
   ASSIGN_OR_RETURN(const KernelText text,
-                   CompileToText(job.spec, *job.gpu, job.tile));
+                   CompileToText(job.spec, *job.gpu, job.tile, job.score));
   const double text_ms = MillisecondsSince(start);
   const Clock::time_point built_from = Clock::now();
   const absl::StatusOr<Built> built =
@@ -252,11 +254,13 @@ absl::Status Compile(const kvforge_jit_request& request,
 absl::StatusOr<std::string> Emit(const kvforge_jit_request& request,
                                  absl::string_view stage) {
   ASSIGN_OR_RETURN(const Job job, Resolve(request));
-  if (stage != "ptx") return EmitStage(job.spec, *job.gpu, job.tile, stage);
+  if (stage != "ptx") {
+    return EmitStage(job.spec, *job.gpu, job.tile, stage, job.score);
+  }
   ASSIGN_OR_RETURN(const std::vector<TemplateFile> files,
                    TemplateFiles(job.overlay));
   ASSIGN_OR_RETURN(const KernelText text,
-                   CompileToText(job.spec, *job.gpu, job.tile));
+                   CompileToText(job.spec, *job.gpu, job.tile, job.score));
   ASSIGN_OR_RETURN(const Knobs knobs, EnvironmentKnobs());
   ASSIGN_OR_RETURN(const std::unique_ptr<NvrtcCompiler> compiler,
                    NvrtcCompiler::Open(knobs));
@@ -285,6 +289,17 @@ int kvforge_jit_emit(const kvforge_jit_request* request, const char* stage,
   const absl::StatusOr<std::string> emitted = kvforge::Emit(*request, stage);
   if (emitted.ok()) *text = kvforge::Copy(*emitted);
   return kvforge::Report(emitted.status(), error);
+}
+
+int kvforge_jit_score(const char* data, size_t size, char** text, char** digest,
+                      char** error) {
+  const absl::StatusOr<kvforge::ScoreFunction> function =
+      kvforge::ReadScoreFunction(absl::string_view(data, size));
+  if (function.ok()) {
+    *text = kvforge::Copy(function->text);
+    *digest = kvforge::Copy(function->digest);
+  }
+  return kvforge::Report(function.status(), error);
 }
 
 void kvforge_jit_free(void* data) { std::free(data); }

@@ -114,6 +114,8 @@ absl::StatusOr<std::shared_ptr<const JitLibrary>> JitLibrary::Open(
     RETURN_IF_ERROR(
         Resolve(library, candidate, "kvforge_jit_emit", &jit->emit_));
     RETURN_IF_ERROR(
+        Resolve(library, candidate, "kvforge_jit_score", &jit->score_));
+    RETURN_IF_ERROR(
         Resolve(library, candidate, "kvforge_jit_free", &jit->free_));
     RETURN_IF_ERROR(
         Resolve(library, candidate, "kvforge_jit_host_load", &jit->host_load_));
@@ -152,6 +154,7 @@ kvforge_jit_request ToC(const JitRequest& request) {
   c.target = request.target.c_str();
   c.overlay = or_null(request.overlay);
   c.dump_dir = or_null(request.dump_dir);
+  c.score = or_null(request.score);
   return c;
 }
 
@@ -182,6 +185,18 @@ absl::StatusOr<std::string> JitLibrary::Emit(const JitRequest& request,
   std::string copy = text;
   free_(text);
   return copy;
+}
+
+absl::StatusOr<ScoreText> JitLibrary::ReadScore(absl::string_view text) const {
+  char* canonical = nullptr;
+  char* digest = nullptr;
+  char* error = nullptr;
+  RETURN_IF_ERROR(Take(
+      score_(text.data(), text.size(), &canonical, &digest, &error), &error));
+  const ScoreText score = {canonical, digest};
+  free_(canonical);
+  free_(digest);
+  return score;
 }
 
 absl::StatusOr<std::unique_ptr<HostKernel>> JitLibrary::LoadHost(

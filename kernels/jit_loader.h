@@ -24,6 +24,13 @@ struct JitRequest {
   std::string target;    // "cuda" or "host"
   std::string overlay;   // folder of templates; "" = none
   std::string dump_dir;  // "" = none
+  std::string score;     // MLIR of the SPEC's score function; "" = none
+};
+
+// A user's score function: canonical MLIR, and the digest a SPEC has of it.
+struct ScoreText {
+  std::string text;
+  std::string digest;
 };
 
 class JitLibrary;
@@ -61,6 +68,8 @@ class JitLibrary : public std::enable_shared_from_this<JitLibrary> {
   absl::StatusOr<Entry> Compile(const JitRequest& request) const;
   absl::StatusOr<std::string> Emit(const JitRequest& request,
                                    const std::string& stage) const;
+  // kInvalidArgument for text that is no score function.
+  absl::StatusOr<ScoreText> ReadScore(absl::string_view text) const;
   absl::StatusOr<std::unique_ptr<HostKernel>> LoadHost(
       absl::string_view object, const std::string& symbol) const;
   const std::string& path() const { return path_; }
@@ -75,6 +84,7 @@ class JitLibrary : public std::enable_shared_from_this<JitLibrary> {
   std::string path_;
   decltype(&kvforge_jit_compile) compile_ = nullptr;
   decltype(&kvforge_jit_emit) emit_ = nullptr;
+  decltype(&kvforge_jit_score) score_ = nullptr;
   decltype(&kvforge_jit_free) free_ = nullptr;
   decltype(&kvforge_jit_host_load) host_load_ = nullptr;
   decltype(&kvforge_jit_host_run) host_run_ = nullptr;

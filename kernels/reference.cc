@@ -99,7 +99,6 @@ double AttendRow(const ReferenceParams& params,
   bool any_logit = !params.sinks.empty();
   for (int key = 0; key < sequence.kv_len; ++key) {
     if (!IsVisible(params, sequence, token, kv_head, key)) continue;
-    any_logit = true;
     const int64_t k_row = static_cast<int64_t>(key) * kv_heads + kv_head;
     const double* k = sequence.k.data() + k_row * params.head_dim;
     double score = 0;
@@ -108,11 +107,16 @@ double AttendRow(const ReferenceParams& params,
     if (params.softcap > 0) {
       score = params.softcap * std::tanh(score / params.softcap);
     }
+    const int position = sequence.kv_len - sequence.q_len + token;
     if (!params.alibi_slopes.empty()) {
-      const int position = sequence.kv_len - sequence.q_len + token;
       score += params.alibi_slopes[head] * static_cast<double>(key - position);
     }
+    if (params.score_function) {
+      score = params.score_function(score, position, key, head);
+    }
     scores[key] = score;
+    // A score of -inf hides the key as a mask does.
+    any_logit = any_logit || score != kMinusInf;
     highest = std::fmax(highest, score);
   }
   if (!params.sinks.empty()) {

@@ -8,6 +8,7 @@
 //   s[j]  = sm_scale * sum_d q[t,h,d] * k[j,h/group,d]
 //   s[j]  = softcap * tanh(s[j] / softcap)             if softcap > 0
 //   s[j] += alibi_slopes[h] * (j - i)                  if given
+//   s[j]  = score_function(s[j], i, j, h)              if given
 //   p[j]  = exp(s[j]) over the visible keys, 0 elsewhere
 //   lse   = ln(sum_j p[j] + exp(sinks[h]))             sink term if given
 //   out   = sum_j p[j] * v[j] / exp(lse)
@@ -24,6 +25,7 @@
 #define KVFORGE_KERNELS_REFERENCE_H_
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -43,6 +45,10 @@ struct ReferenceParams {
   int sparse_block = 0;                  // tokens; 0 = no selection
   absl::Span<const float> sinks;         // [num_q_heads] or empty
   absl::Span<const float> alibi_slopes;  // [num_q_heads] or empty
+  // What a user's score function computes; may be null.
+  std::function<double(double score, int q_position, int kv_position,
+                       int q_head)>
+      score_function;
 };
 
 // The decoded rows of one sequence; row major.

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -20,8 +21,11 @@ absl::StatusOr<TargetBuffer> TargetBuffer::Allocate(const Engine& engine,
   TargetBuffer buffer;
   buffer.bytes_ = bytes;
   if (engine.target() == TargetKind::kCuda) {
-    ASSIGN_OR_RETURN(buffer.device_,
-                     DeviceBuffer::Allocate(engine.device(), bytes));
+    // A pointer to nothing is still a pointer, as on the host: null means that
+    // an argument was left out.
+    ASSIGN_OR_RETURN(
+        buffer.device_,
+        DeviceBuffer::Allocate(engine.device(), std::max<size_t>(bytes, 1)));
     buffer.data_ = buffer.device_.data();
     return buffer;
   }

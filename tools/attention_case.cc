@@ -54,6 +54,7 @@ absl::StatusOr<KernelSpec> CaseSpec(const AttentionCase& problem,
   }
   spec.window = problem.window;
   spec.softcap = problem.softcap;
+  spec.score = problem.score;
   spec.sinks = !problem.sinks.empty();
   spec.alibi = !problem.alibi_slopes.empty();
   spec.sparse_block = problem.sparse_block;

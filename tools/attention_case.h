@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "compiler/formats/format.h"
+#include "compiler/formats/row_codec.h"
 #include "compiler/spec/kernel_spec.h"
 
 namespace kvforge {
@@ -24,6 +26,16 @@ struct CaseSide {
   std::vector<uint8_t> block_scale;  // [tokens, kv heads, BlockScaleBytes]
   float given_scale = 1;             // of formats with a tensor scale
   std::vector<float> head_scale;     // [kv heads]; of formats with head scales
+  std::vector<float> channel_scale;  // [kv heads, head_dim]; likewise
+
+  // Of the rows of one kv head, as the row codecs take it.
+  GivenScales Given(int head) const {
+    if (!channel_scale.empty()) {
+      return absl::MakeConstSpan(channel_scale)
+          .subspan(int64_t{head} * head_dim, head_dim);
+    }
+    return head_scale.empty() ? given_scale : head_scale[head];
+  }
 };
 
 struct AttentionCase {
@@ -41,6 +53,7 @@ struct AttentionCase {
   float softcap = 0;  // 0 = none
   float sm_scale = 1;
   int sparse_block = 0;  // tokens; 0 = no selection
+  std::string score;     // KernelSpec::score; recorded cases have none
 
   std::vector<uint8_t> q;             // query_type [total_q, q heads, head_dim]
   std::vector<int64_t> slot_mapping;  // [tokens]; < 0 skips

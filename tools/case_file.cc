@@ -146,6 +146,11 @@ absl::Status ReadSide(const SafetensorsFile& file, const std::string& side,
         result.head_scale,
         Values<float>(file, absl::StrCat(side, "_head_scale"), "F32", {heads}));
   }
+  if (format.given_scale == GivenScale::kChannel) {
+    ASSIGN_OR_RETURN(result.channel_scale,
+                     Values<float>(file, absl::StrCat(side, "_channel_scale"),
+                                   "F32", {heads, head_dim}));
+  }
   return absl::OkStatus();
 }
 

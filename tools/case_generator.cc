@@ -41,9 +41,8 @@ std::vector<double> MakeSide(int64_t tokens, int heads, DType type,
       for (int d = 0; d < side.head_dim; ++d) {
         row[d] = Append(type, value(t, h, d), side.source);
       }
-      const float scale =
-          side.head_scale.empty() ? side.given_scale : side.head_scale[h];
-      const QuantizedRow stored = QuantizeRow(*side.format, row, scale);
+      const GivenScales given = side.Given(h);
+      const QuantizedRow stored = QuantizeRow(*side.format, row, given);
       side.codes.insert(side.codes.end(), stored.codes.begin(),
                         stored.codes.end());
       side.block_scale.insert(side.block_scale.end(),
@@ -56,7 +55,7 @@ std::vector<double> MakeSide(int64_t tokens, int heads, DType type,
         side.row_min.push_back(stored.row_min);
       }
       const std::vector<double> values =
-          DequantizeRow(*side.format, stored, scale);
+          DequantizeRow(*side.format, stored, given);
       decoded.insert(decoded.end(), values.begin(), values.end());
     }
   }
@@ -199,6 +198,7 @@ absl::Status Answer(const CaseOptions& options, absl::Span<const double> q,
   params.sinks = problem.sinks;
   params.alibi_slopes = problem.alibi_slopes;
   params.sparse_block = problem.sparse_block;
+  params.score_function = options.score_function;
   const size_t entries =
       static_cast<size_t>(problem.num_kv_heads) * problem.selected_per_head;
   const int64_t q_row = int64_t{problem.num_q_heads} * problem.k.head_dim;
@@ -261,6 +261,7 @@ absl::StatusOr<AttentionCase> GenerateCase(const CaseOptions& options) {
   problem.causal = options.causal && !options.mask;
   problem.window = options.window;
   problem.softcap = options.softcap;
+  problem.score = options.score;
   problem.sm_scale =
       options.sm_scale != 0
           ? options.sm_scale
@@ -286,9 +287,17 @@ absl::StatusOr<AttentionCase> GenerateCase(const CaseOptions& options) {
   if (options.mask) PackMask(options, problem);
   if (options.sparse_block > 0 || options.mask) DropUnneeded(options, problem);
   for (CaseSide* side : {&problem.k, &problem.v}) {
-    if (side->format->given_scale != GivenScale::kHead) continue;
     for (int h = 0; h < options.num_kv_heads; ++h) {
-      side->head_scale.push_back(side->given_scale * (1 + h));
+      const float scale = side->given_scale * static_cast<float>(1 + h);
+      if (side->format->given_scale == GivenScale::kHead) {
+        side->head_scale.push_back(scale);
+      } else if (side->format->given_scale == GivenScale::kChannel) {
+        // 16 to 1, no two neighbours alike.
+        for (int d = 0; d < side->head_dim; ++d) {
+          side->channel_scale.push_back(
+              scale * std::exp2(static_cast<float>(d * 7 % 13) / 3 - 2));
+        }
+      }
     }
   }
   const std::vector<double> k =

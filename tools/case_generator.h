@@ -36,6 +36,11 @@ struct CaseOptions {
   // A custom mask in place of causal: whether query token t of sequence b sees
   // key j. Null: none. With it `causal` is not looked at.
   std::function<bool(int b, int t, int j)> mask;
+  // A user's score function: its digest, and what it computes in double.
+  std::string score;
+  std::function<double(double score, int q_position, int kv_position,
+                       int q_head)>
+      score_function;
   int sparse_block = 0;  // tokens; 0 = no selection
   // The selected blocks of (sequence, kv head); drawn if null: about half of
   // the blocks in any order, between -1s.

@@ -33,6 +33,13 @@ absl::StatusOr<TargetBuffer> CopyRows(const Engine& engine,
   return TargetBuffer::FromHost(engine, padded.data(), padded.size());
 }
 
+// The given scales that are arrays.
+absl::StatusOr<TargetBuffer> CopyScales(const Engine& engine,
+                                        const kvforge::CaseSide& side) {
+  return Copy(engine, side.channel_scale.empty() ? side.head_scale
+                                                 : side.channel_scale);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CaseOnTarget>> CaseOnTarget::Create(
@@ -75,8 +82,8 @@ absl::Status CaseOnTarget::Upload() {
   ASSIGN_OR_RETURN(custom_mask_, Copy(engine_, problem_.custom_mask));
   ASSIGN_OR_RETURN(mask_indptr_, Copy(engine_, problem_.mask_indptr));
   ASSIGN_OR_RETURN(selected_, Copy(engine_, problem_.selected));
-  ASSIGN_OR_RETURN(k_head_scale_, Copy(engine_, problem_.k.head_scale));
-  ASSIGN_OR_RETURN(v_head_scale_, Copy(engine_, problem_.v.head_scale));
+  ASSIGN_OR_RETURN(k_scales_, CopyScales(engine_, problem_.k));
+  ASSIGN_OR_RETURN(v_scales_, CopyScales(engine_, problem_.v));
   ASSIGN_OR_RETURN(
       out_, TargetBuffer::Allocate(
                 engine_, problem_.out.size() * DTypeBytes(problem_.out_type)));
@@ -99,8 +106,8 @@ CacheView CaseOnTarget::View(CacheSide side) const {
   const bool key = side == CacheSide::kKey;
   const CaseSide& rows = key ? problem_.k : problem_.v;
   view.scale = rows.given_scale;
-  if (!rows.head_scale.empty()) {
-    view.scale_ptr = (key ? k_head_scale_ : v_head_scale_).as<const float>();
+  if (!rows.head_scale.empty() || !rows.channel_scale.empty()) {
+    view.scale_ptr = (key ? k_scales_ : v_scales_).as<const float>();
   }
   return view;
 }
@@ -167,49 +174,60 @@ absl::Status CaseOnTarget::Extend(const PreparedKernel& kernel,
   return SynchronizeTarget(engine_, nullptr);
 }
 
-absl::Status CaseOnTarget::Decode(const PreparedKernel& kernel,
-                                  const AttentionArgs& args, int cuts) {
+DecodeGrid CaseOnTarget::CutGrid(const PreparedKernel& kernel,
+                                 const AttentionArgs& args, int cuts) const {
   DecodeGrid grid;
-  if (cuts > 1) {
-    // Heads side by side in a block for odd numbers of cuts.
-    const int most = DecodeHeadsPerBlock(kernel.spec(), kernel.tile());
-    int heads = cuts % 2 != 0 ? most : 1;
-    while (args.num_kv_heads % heads != 0) heads /= 2;
-    grid.heads_per_block = heads;
-    int64_t row_tiles = 0;
-    for (size_t i = 1; i < problem_.q_indptr.size(); ++i) {
-      const int64_t q_len = problem_.q_indptr[i] - problem_.q_indptr[i - 1];
-      row_tiles += (q_len * kernel.spec().group + kernel.tile().block_m - 1) /
-                   kernel.tile().block_m;
-    }
-    grid.blocks = static_cast<int>(std::max<int64_t>(
-        1, row_tiles * (args.num_kv_heads / grid.heads_per_block) * cuts));
+  if (cuts == 1) return grid;
+  // Heads side by side in a block for odd numbers of cuts.
+  int heads =
+      cuts % 2 != 0 ? DecodeHeadsPerBlock(kernel.spec(), kernel.tile()) : 1;
+  while (args.num_kv_heads % heads != 0) heads /= 2;
+  grid.heads_per_block = heads;
+  int64_t row_tiles = 0;
+  for (size_t i = 1; i < problem_.q_indptr.size(); ++i) {
+    const int64_t q_len = problem_.q_indptr[i] - problem_.q_indptr[i - 1];
+    row_tiles += (q_len * kernel.spec().group + kernel.tile().block_m - 1) /
+                 kernel.tile().block_m;
   }
-  return Decode(kernel, args, grid);
+  grid.blocks = static_cast<int>(
+      std::max<int64_t>(1, row_tiles * (args.num_kv_heads / heads) * cuts));
+  return grid;
 }
 
-absl::Status CaseOnTarget::Decode(const PreparedKernel& kernel,
-                                  const AttentionArgs& args,
-                                  const DecodeGrid& grid) {
-  RETURN_IF_ERROR(PoisonOutputs());
+absl::Status CaseOnTarget::QueueDecode(const PreparedKernel& kernel,
+                                       const AttentionArgs& args,
+                                       const DecodeGrid& grid, void* stream) {
   DecodeParams params;
   params.args = args;
   params.num_q_heads = problem_.num_q_heads;
   params.grid = grid;
   params.workspace_bytes = DecodeWorkspaceBytes(kernel, grid);
-  ASSIGN_OR_RETURN(TargetBuffer workspace,
-                   TargetBuffer::Allocate(engine_, params.workspace_bytes));
-  RETURN_IF_ERROR(workspace.Fill(kPoison));
-  const std::vector<unsigned> counters(params.workspace_bytes > 0 ? grid.blocks
-                                                                  : 0);
-  const size_t counter_bytes = counters.size() * sizeof(unsigned);
-  RETURN_IF_ERROR(workspace.CopyFromHost(counters.data(), counter_bytes));
-  params.workspace = workspace.data();
-  RETURN_IF_ERROR(RunDecode(kernel, params, nullptr));
+  if (workspace_.bytes() < static_cast<size_t>(params.workspace_bytes)) {
+    ASSIGN_OR_RETURN(workspace_,
+                     TargetBuffer::Allocate(engine_, params.workspace_bytes));
+    RETURN_IF_ERROR(workspace_.Fill(kPoison));
+    const std::vector<unsigned> counters(grid.blocks);
+    RETURN_IF_ERROR(workspace_.CopyFromHost(
+        counters.data(), counters.size() * sizeof(unsigned)));
+  }
+  params.workspace = workspace_.data();
+  return RunDecode(kernel, params, stream);
+}
+
+absl::Status CaseOnTarget::Decode(const PreparedKernel& kernel,
+                                  const AttentionArgs& args, int cuts) {
+  RETURN_IF_ERROR(PoisonOutputs());
+  // Of its exact size: an access past its end faults on the host.
+  workspace_ = TargetBuffer();
+  const DecodeGrid grid = CutGrid(kernel, args, cuts);
+  RETURN_IF_ERROR(QueueDecode(kernel, args, grid, nullptr));
   RETURN_IF_ERROR(SynchronizeTarget(engine_, nullptr));
-  std::vector<unsigned> after(counters.size());
-  RETURN_IF_ERROR(workspace.CopyToHost(after.data(), counter_bytes));
-  if (after != counters) {
+  if (workspace_.bytes() == 0) return absl::OkStatus();
+  std::vector<unsigned> counters(grid.blocks);
+  RETURN_IF_ERROR(workspace_.CopyToHost(counters.data(),
+                                        counters.size() * sizeof(unsigned)));
+  if (std::any_of(counters.begin(), counters.end(),
+                  [](unsigned counter) { return counter != 0; })) {
     return absl::InternalError("decode left a counter that is not 0");
   }
   return absl::OkStatus();

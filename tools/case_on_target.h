@@ -32,11 +32,20 @@ class CaseOnTarget {
   // Each waits until the kernel is done. Outputs are poisoned before.
   absl::Status Store(const PreparedKernel& kernel, const StoreArgs& args);
   absl::Status Extend(const PreparedKernel& kernel, const AttentionArgs& args);
-  absl::Status Decode(const PreparedKernel& kernel, const AttentionArgs& args,
-                      const DecodeGrid& grid);
-  // Cuts every unit of work into `cuts` parts or about that: 1 gives one block.
+  // Over CutGrid(kernel, args, cuts).
   absl::Status Decode(const PreparedKernel& kernel, const AttentionArgs& args,
                       int cuts);
+  // Cuts every unit of work into `cuts` parts or about that: 1 gives one block.
+  DecodeGrid CutGrid(const PreparedKernel& kernel, const AttentionArgs& args,
+                     int cuts) const;
+
+  // Queues decode on `stream` (a CUstream) and returns, for graphs and timing.
+  // The workspace is this object's and grows with the largest call so far, so
+  // a captured graph is good until a larger one.
+  absl::Status QueueDecode(const PreparedKernel& kernel,
+                           const AttentionArgs& args, const DecodeGrid& grid,
+                           void* stream);
+  absl::Status PoisonOutputs();
 
   absl::Status CheckStored() const;
   // Compares what the last attention kernel wrote to out and lse.
@@ -57,7 +66,6 @@ class CaseOnTarget {
                     int64_t pad) const;
   int64_t SourceRowBytes(const CaseSide& side) const;
   int64_t QueryRowBytes() const;
-  absl::Status PoisonOutputs();
 
   const Engine& engine_;
   const AttentionCase& problem_;
@@ -65,7 +73,7 @@ class CaseOnTarget {
   PagedCache cache_;
   TargetBuffer k_source_, v_source_, q_, slots_, page_table_, kv_lens_,
       q_indptr_, sinks_, alibi_slopes_, custom_mask_, mask_indptr_, selected_,
-      k_head_scale_, v_head_scale_, out_, lse_;
+      k_scales_, v_scales_, out_, lse_, workspace_;
 };
 
 }  // namespace kvforge

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
@@ -10,7 +11,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "compiler/spec/kernel_spec.h"
+#include "compiler/tile/tile.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status_macros.h"
 
@@ -73,26 +76,57 @@ int Fail(const absl::Status& status) {
                   : kExitNoEngine);
 }
 
-absl::StatusOr<std::vector<std::string>> ReadSpecs(
-    const std::vector<std::string>& specs_or_manifests) {
-  std::vector<std::string> specs;
-  std::set<std::string> seen;
-  const auto add = [&](absl::string_view text, const std::string& where) {
-    const absl::StatusOr<KernelSpec> spec = ParseSpec(text);
-    // What is merely not served is the caller's to report with the others.
-    if (!spec.ok() && !absl::IsUnimplemented(spec.status())) {
-      return absl::Status(spec.status().code(),
-                          absl::StrCat(where, spec.status().message()));
+namespace {
+
+// "SPEC [TILE] [score=FILE]", FILE seen from `folder`. Errors begin with
+// `where`.
+absl::StatusOr<SpecLine> ParseSpecLine(absl::string_view line,
+                                       const std::filesystem::path& folder,
+                                       const std::string& where) {
+  const std::vector<absl::string_view> words =
+      absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+  const auto at = [&](const absl::Status& status) {
+    return absl::Status(status.code(), absl::StrCat(where, status.message()));
+  };
+  SpecLine entry;
+  const absl::string_view text = words.empty() ? line : words[0];
+  const absl::StatusOr<KernelSpec> spec = ParseSpec(text);
+  // What is merely not served is the caller's to report with the others.
+  if (!spec.ok() && !absl::IsUnimplemented(spec.status())) {
+    return at(spec.status());
+  }
+  entry.spec = spec.ok() ? spec->Text() : std::string(text);
+  for (size_t i = 1; i < words.size(); ++i) {
+    absl::string_view word = words[i];
+    if (absl::ConsumePrefix(&word, "score=")) {
+      entry.score_file = (folder / std::string(word)).string();
+      continue;
     }
-    std::string canonical = spec.ok() ? spec->Text() : std::string(text);
-    if (seen.insert(canonical).second) specs.push_back(std::move(canonical));
-    return absl::OkStatus();
+    const absl::StatusOr<Tile> tile = ParseTile(word);
+    if (!tile.ok()) return at(tile.status());
+    entry.tile = tile->Text();
+  }
+  return entry;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<SpecLine>> ReadSpecs(
+    const std::vector<std::string>& specs_or_manifests) {
+  std::vector<SpecLine> specs;
+  std::set<SpecLine> seen;
+  const auto add = [&](absl::string_view line, const std::string& manifest,
+                       const std::string& where) {
+    absl::StatusOr<SpecLine> entry = ParseSpecLine(
+        line, std::filesystem::path(manifest).parent_path(), where);
+    if (entry.ok() && seen.insert(*entry).second) specs.push_back(*entry);
+    return entry.status();
   };
   for (const std::string& argument : specs_or_manifests) {
     const absl::StatusOr<std::string> text = ReadFile(argument);
     if (!text.ok()) {
       // A SPEC has a '/', and so may a path: it is a SPEC if it parses.
-      RETURN_IF_ERROR(add(argument, ""));
+      RETURN_IF_ERROR(add(argument, "", ""));
       continue;
     }
     int number = 0;
@@ -100,10 +134,20 @@ absl::StatusOr<std::vector<std::string>> ReadSpecs(
       ++number;
       line = absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
       if (line.empty()) continue;
-      RETURN_IF_ERROR(add(line, absl::StrCat(argument, ":", number, ": ")));
+      RETURN_IF_ERROR(
+          add(line, argument, absl::StrCat(argument, ":", number, ": ")));
     }
   }
   return specs;
+}
+
+absl::StatusOr<std::string> AddScoreFile(Engine& engine,
+                                         const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  absl::StatusOr<std::string> digest = engine.AddScoreFunction(text);
+  if (digest.ok()) return digest;
+  return absl::Status(digest.status().code(),
+                      absl::StrCat(path, ": ", digest.status().message()));
 }
 
 void PrintJson(const nlohmann::json& document) {

@@ -54,10 +54,26 @@ int Fail(const absl::Status& status, ExitCode code);
 // kExitRefused for what is not served, else kExitNoEngine.
 int Fail(const absl::Status& status);
 
-// SPECs of a list of SPECs and manifests: files with one SPEC a line, `#`
-// starting a comment. Each once, in order. The error names file and line.
-absl::StatusOr<std::vector<std::string>> ReadSpecs(
+// A SPEC of a list.
+struct SpecLine {
+  std::string spec;
+  std::string tile;        // "" = the selector's
+  std::string score_file;  // of its score function; "" = none is named
+  auto operator<=>(const SpecLine&) const = default;
+};
+
+// SPECs of a list of SPECs and manifests: files with one SPEC a line, then
+// perhaps a tile ("128x64/2/8") to take instead of the selector's, and
+// score=FILE, the file of its score function seen from the manifest's folder;
+// `#` starts a comment. Each once, in order. The error names file and
+// line.
+absl::StatusOr<std::vector<SpecLine>> ReadSpecs(
     const std::vector<std::string>& specs_or_manifests);
+
+// The digest of the score function in `path`, which `engine` then knows. The
+// error names the file.
+absl::StatusOr<std::string> AddScoreFile(Engine& engine,
+                                         const std::string& path);
 
 // Prints a document and a newline. Bytes that are not UTF-8, as a file's name
 // may have, print as U+FFFD.
@@ -67,6 +83,7 @@ void AddBench(CLI::App& app, Command& command);
 void AddCheck(CLI::App& app, Command& command);
 void AddRun(CLI::App& app, Command& command);
 void AddEmit(CLI::App& app, Command& command);
+void AddScore(CLI::App& app, Command& command);
 void AddTile(CLI::App& app, Command& command);
 void AddPrime(CLI::App& app, Command& command);
 void AddVerify(CLI::App& app, Command& command);

@@ -13,12 +13,19 @@ namespace {
 struct EmitFlags {
   EngineFlags engine;
   std::string spec;
-  std::string tile;  // "" = the selector's
+  std::string tile;   // "" = the selector's
+  std::string score;  // file of a score function; "" = none
   std::string stage = "cuda";
 };
 
 absl::StatusOr<std::string> Emit(const EmitFlags& flags) {
-  ASSIGN_OR_RETURN(const KernelSpec spec, ParseSpec(flags.spec));
+  ASSIGN_OR_RETURN(KernelSpec spec, ParseSpec(flags.spec));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                   EngineFromFlags(flags.engine));
+  if (!flags.score.empty()) {
+    ASSIGN_OR_RETURN(spec.score, AddScoreFile(*engine, flags.score));
+    RETURN_IF_ERROR(ValidateSpec(spec));
+  }
   ASSIGN_OR_RETURN(const GpuTarget* gpu, FindTarget(flags.engine.gpu));
   Tile tile;
   if (flags.tile.empty()) {
@@ -27,8 +34,6 @@ absl::StatusOr<std::string> Emit(const EmitFlags& flags) {
   } else {
     ASSIGN_OR_RETURN(tile, ParseTile(flags.tile));
   }
-  ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                   EngineFromFlags(flags.engine));
   ASSIGN_OR_RETURN(const std::shared_ptr<const JitLibrary> jit, engine->Jit());
   JitRequest request;
   request.spec = spec.Text();
@@ -36,6 +41,7 @@ absl::StatusOr<std::string> Emit(const EmitFlags& flags) {
   request.gpu = std::string(gpu->name);
   request.target = "cuda";
   request.overlay = engine->options().templates_dir;
+  ASSIGN_OR_RETURN(request.score, engine->ScoreFunctionText(spec.score));
   return jit->Emit(request, flags.stage);
 }
 
@@ -59,6 +65,8 @@ void AddEmit(CLI::App& app, Command& command) {
       ->capture_default_str();
   emit->add_option("--tile", flags->tile,
                    "Tile such as 128x64/2/8 (default: the selector's)");
+  emit->add_option("--score", flags->score,
+                   "MLIR file of the SPEC's score function");
   AddCompileFlags(*emit, flags->engine);
   emit->callback(
       [&command, flags] { command = [flags] { return RunEmit(*flags); }; });

@@ -6,9 +6,13 @@
 #include "absl/strings/str_join.h"
 #include "compiler/formats/format.h"
 #include "compiler/target/target.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/cache/disk_cache.h"
 #include "runtime/cuda/device.h"
 #include "tools/columns.h"
 #include "tools/command.h"
+#include "tools/support_record.h"
+#include "tools/support_table.h"
 
 namespace kvforge {
 namespace {
@@ -74,6 +78,9 @@ std::string ScalesText(const KvFormat& format) {
   if (format.given_scale == GivenScale::kHead) {
     parts.push_back("given f32 per kv head");
   }
+  if (format.given_scale == GivenScale::kChannel) {
+    parts.push_back("given f32 per kv head and channel");
+  }
   if (format.block > 0) {
     parts.push_back(
         absl::StrCat(format.block_scale == BlockScale::kE4m3 ? "e4m3" : "ue8m0",
@@ -113,6 +120,33 @@ int ShowFormats(bool json) {
   return kExitOk;
 }
 
+struct FormatsFlags {
+  bool json = false;
+  bool table = false;
+  std::vector<std::string> records;
+  std::string cache;
+  std::string record;
+};
+
+absl::Status ShowSupport(const FormatsFlags& flags) {
+  std::vector<SupportRecord> records;
+  for (const std::string& path : flags.records) {
+    ASSIGN_OR_RETURN(SupportRecord record, ReadSupportRecord(path));
+    records.push_back(std::move(record));
+  }
+  if (!flags.cache.empty()) {
+    DiskCacheOptions options;
+    options.roots = {{flags.cache, false}};
+    const SupportRecord compiled = CompiledIn(DiskCache(options));
+    if (!flags.record.empty()) {
+      RETURN_IF_ERROR(UpdateSupportRecord(flags.record, compiled));
+    }
+    records.push_back(compiled);
+  }
+  if (flags.table) std::printf("%s", SupportTable(records).c_str());
+  return absl::OkStatus();
+}
+
 void AddList(CLI::App& app, const char* name, const char* description,
              int (*show)(bool), Command& command) {
   auto json = std::make_shared<bool>(false);
@@ -132,8 +166,28 @@ void AddGpus(CLI::App& app, Command& command) {
 }
 
 void AddFormats(CLI::App& app, Command& command) {
-  AddList(app, "formats", "The table of cache formats and what serves them",
-          ShowFormats, command);
+  CLI::App* formats = app.add_subcommand(
+      "formats", "The table of cache formats and what serves them");
+  auto flags = std::make_shared<FormatsFlags>();
+  formats->add_flag("--json", flags->json, "Print JSON");
+  formats->add_flag("--table", flags->table,
+                    "Print format by kernel by GPU: executed, compiled or "
+                    "refused, in Markdown");
+  formats->add_option("--records", flags->records,
+                      "Records for --table; docs/executed has them");
+  formats->add_option("--cache", flags->cache,
+                      "Folder whose kernels count as compiled");
+  formats->add_option("--record", flags->record,
+                      "Write what --cache holds to this record");
+  formats->callback([&command, flags] {
+    command = [flags] {
+      if (!flags->table && flags->record.empty()) {
+        return ShowFormats(flags->json);
+      }
+      const absl::Status status = ShowSupport(*flags);
+      return status.ok() ? kExitOk : Fail(status, kExitUnreadable);
+    };
+  });
 }
 
 }  // namespace kvforge

@@ -10,6 +10,7 @@ int main(int argc, char** argv) {
   kvforge::AddCheck(app, command);
   kvforge::AddRun(app, command);
   kvforge::AddEmit(app, command);
+  kvforge::AddScore(app, command);
   kvforge::AddTile(app, command);
   kvforge::AddPrime(app, command);
   kvforge::AddVerify(app, command);

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "compiler/tile/tile_selector.h"
 #include "kernels/decode.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status_macros.h"
@@ -31,14 +32,15 @@ struct PrimeFlags {
   EngineFlags engine;
   std::vector<std::string> specs;
   std::vector<std::string> gpus;
-  int threads = 0;  // 0 = cores
+  std::string score;  // file of a score function; "" = none
+  int threads = 0;    // 0 = cores
   std::string shard;
   bool recompile = false;
   bool json = false;
 };
 
 struct PrimeJob {
-  std::string spec;
+  std::string spec;  // with a tile behind it if not the selector's
   PrimeTarget target;
 };
 
@@ -63,9 +65,31 @@ absl::StatusOr<Shard> ParseShard(const std::string& text) {
 }
 
 // Every SPEC for every GPU, each once.
-absl::StatusOr<std::vector<PrimeJob>> PlanJobs(const PrimeFlags& flags) {
-  ASSIGN_OR_RETURN(std::vector<std::string> specs, ReadSpecs(flags.specs));
-  const std::set<std::string> unique(specs.begin(), specs.end());
+// Score functions of the SPECs become known to `engine`.
+absl::StatusOr<std::vector<PrimeJob>> PlanJobs(const PrimeFlags& flags,
+                                               Engine& engine) {
+  ASSIGN_OR_RETURN(const std::vector<SpecLine> lines, ReadSpecs(flags.specs));
+  std::set<std::string> unique;
+  for (const SpecLine& line : lines) {
+    absl::StatusOr<KernelSpec> spec = ParseSpec(line.spec);
+    const std::string tile =
+        line.tile.empty() ? "" : absl::StrCat(" ", line.tile);
+    if (!spec.ok()) {  // reported with what fails to compile
+      unique.insert(line.spec + tile);
+      continue;
+    }
+    const bool attention = spec->kernel == KernelKind::kDecode ||
+                           spec->kernel == KernelKind::kExtend;
+    const std::string& file = !line.score_file.empty() ? line.score_file
+                              : attention && spec->score.empty()
+                                  ? flags.score
+                                  : std::string();
+    if (!file.empty()) {
+      ASSIGN_OR_RETURN(spec->score, AddScoreFile(engine, file));
+      RETURN_IF_ERROR(ValidateSpec(*spec));
+    }
+    unique.insert(spec->Text() + tile);
+  }
   ASSIGN_OR_RETURN(const Shard shard, ParseShard(flags.shard));
   std::vector<PrimeJob> jobs;
   int64_t number = 0;
@@ -95,6 +119,20 @@ struct PrimeOutcome {
   int found = 0;
 };
 
+absl::StatusOr<std::shared_ptr<const Entry>> CompileJob(Engine& engine,
+                                                        const PrimeJob& job,
+                                                        KernelSource* source) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(job.spec, absl::MaxSplits(' ', 1));
+  ASSIGN_OR_RETURN(const KernelSpec spec, ParseSpec(parts.first));
+  if (parts.second.empty()) {
+    return engine.Compile(spec, *job.target.gpu, job.target.target, source);
+  }
+  ASSIGN_OR_RETURN(const Tile tile, ParseTile(parts.second));
+  RETURN_IF_ERROR(CheckTile(spec, tile, *job.target.gpu));
+  return engine.Compile(spec, tile, *job.target.gpu, job.target.target, source);
+}
+
 PrimeOutcome RunJobs(Engine& engine, const std::vector<PrimeJob>& jobs,
                      int threads) {
   PrimeOutcome outcome;
@@ -106,11 +144,8 @@ PrimeOutcome RunJobs(Engine& engine, const std::vector<PrimeJob>& jobs,
     for (size_t i = next++; i < jobs.size(); i = next++) {
       const PrimeJob& job = jobs[i];
       KernelSource source = KernelSource::kMemory;
-      const absl::StatusOr<KernelSpec> spec = ParseSpec(job.spec);
-      absl::StatusOr<std::shared_ptr<const Entry>> entry =
-          spec.ok() ? engine.Compile(*spec, *job.target.gpu, job.target.target,
-                                     &source)
-                    : spec.status();
+      const absl::StatusOr<std::shared_ptr<const Entry>> entry =
+          CompileJob(engine, job, &source);
       std::lock_guard lock(mutex);
       if (entry.ok()) {
         outcome.kernels.push_back(Describe(job.target, **entry));
@@ -133,13 +168,13 @@ PrimeOutcome RunJobs(Engine& engine, const std::vector<PrimeJob>& jobs,
 }
 
 absl::StatusOr<int> Prime(const PrimeFlags& flags) {
-  ASSIGN_OR_RETURN(const std::vector<PrimeJob> jobs, PlanJobs(flags));
   ASSIGN_OR_RETURN(EngineOptions options, OptionsFromFlags(flags.engine));
   options.recompile = options.recompile || flags.recompile;
   options.cache_byte_cap = 0;  // what was asked for stays, however large
   RETURN_IF_ERROR(MakeFolders(flags.engine.cache));
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                    Engine::Create(std::move(options)));
+  ASSIGN_OR_RETURN(const std::vector<PrimeJob> jobs, PlanJobs(flags, *engine));
   const absl::Time start = absl::Now();
   const PrimeOutcome outcome =
       RunJobs(*engine, jobs, ThreadCount(flags.threads, jobs.size()));
@@ -176,13 +211,17 @@ void AddPrime(CLI::App& app, Command& command) {
       "prime", "Compiles SPECs for GPUs into a cache folder; needs no GPU");
   prime
       ->add_option("specs", flags->specs,
-                   "SPECs, or manifests with one SPEC a line")
+                   "SPECs, or manifests with one SPEC a line, then perhaps "
+                   "a tile and score=FILE")
       ->required();
   prime
       ->add_option("--gpus", flags->gpus,
                    "GPUs such as sm_80,sm_90a; host-sm_80 for the host target")
       ->delimiter(',')
       ->required();
+  prime->add_option("--score", flags->score,
+                    "MLIR file of the score function of attention SPECs that "
+                    "name none");
   prime->add_option("-j", flags->threads, "Threads (default: cores)")
       ->check(CLI::PositiveNumber);
   prime->add_option("--shard", flags->shard,

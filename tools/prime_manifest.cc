@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <tuple>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -104,9 +105,10 @@ absl::Status UpdatePrimeManifest(const std::string& folder,
   const absl::Status read = ReadManifest(path, all);
   if (!read.ok() && !absl::IsNotFound(read)) return read;
   all.insert(all.end(), kernels.begin(), kernels.end());
-  std::map<std::pair<std::string, std::string>, PrimedKernel> latest;
+  std::map<std::tuple<std::string, std::string, std::string>, PrimedKernel>
+      latest;
   for (const PrimedKernel& kernel : all) {
-    latest[{kernel.spec, kernel.gpu}] = kernel;
+    latest[{kernel.spec, kernel.gpu, kernel.tile}] = kernel;
   }
   nlohmann::json list = nlohmann::json::array();
   for (const auto& [name, kernel] : latest) {

@@ -42,7 +42,7 @@ absl::StatusOr<std::vector<PrimedKernel>> ReadPrimeManifests(
     const std::string& folder);
 
 // Adds `kernels` to the manifest of that file name in the folder, replacing
-// those of the same spec and GPU.
+// those of the same spec, GPU and tile.
 absl::Status UpdatePrimeManifest(const std::string& folder,
                                  const std::string& file_name,
                                  const std::vector<PrimedKernel>& kernels);

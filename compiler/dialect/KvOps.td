@@ -94,8 +94,9 @@ def Kv_LoadScaleOp : Kv_Op<"load_scale", [Pure]> {
 def Kv_ArgScaleOp : Kv_Op<"arg_scale", [Pure]> {
   let summary = "a scale handed in at launch";
   let description = [{
-    `argument` is sm_scale, k_scale or v_scale. One value (`!kv.scale<>`) or one
-    per kv head (`!kv.scale<h>`), f32.
+    `argument` is sm_scale, k_scale or v_scale. One value (`!kv.scale<>`), one
+    per kv head (`!kv.scale<h>`) or one per kv head and channel of its side
+    (`!kv.scale<h x d>`), f32.
     Example: `%s = kv.arg_scale "sm_scale" : !kv.scale<>`
   }];
   let arguments = (ins StrAttr:$argument);
@@ -271,25 +272,42 @@ def Kv_ShiftOp : Kv_Op<"shift", [Pure, AllTypesMatch<["input", "result"]>]> {
 def Kv_MapOp : Kv_Op<"map", [Pure, AllTypesMatch<["input", "result"]>]> {
   let summary = "a function of each score";
   let description = [{
-    One of two. `softcap(c)`: `result = c * tanh(input / c)`, c > 0 and finite;
+    One of three. `softcap(c)`: `result = c * tanh(input / c)`, c > 0 and finite;
     finite for every finite input. `alibi`: `result[m, n] = input[m, n] +
     alibi_slopes[head(m)] * (j - i)` for key j and query position i = kv_len -
-    q_len + t, natural units. Comes after scaling and before masking, `alibi`
-    last.
+    q_len + t, natural units. `score`: `result[m, n] = function(input[m, n], i,
+    j, head(m))`, one block of the operations of score_ops.h that ends in
+    `kv.return`. Comes after scaling and before masking; alibi and score last.
     Example:
     ```mlir
     %t = kv.map %s softcap(3.000000e+01) : !kv.mat<m x n, f32>
     %u = kv.map %t alibi : !kv.mat<m x n, f32>
+    %v = kv.map %s score {
+    ^bb0(%score: f32, %i: i32, %j: i32, %head: i32):
+      %x = math.tanh %score : f32
+      kv.return %x
+    } : !kv.mat<m x n, f32>
     ```
   }];
   let arguments = (ins Kv_Mat:$input, OptionalAttr<F32Attr>:$softcap,
                        UnitAttr:$alibi);
+  let regions = (region AnyRegion:$score);
   let results = (outs Kv_Mat:$result);
   let assemblyFormat = [{
-    $input (`softcap` `(` $softcap^ `)`)? (`alibi` $alibi^)? attr-dict
-    `:` qualified(type($input))
+    $input (`softcap` `(` $softcap^ `)`)? (`alibi` $alibi^)?
+    (`score` $score^)? attr-dict `:` qualified(type($input))
   }];
   let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+}
+
+def Kv_ReturnOp : Kv_Op<"return", [Pure, Terminator, HasParent<"MapOp">]> {
+  let summary = "the score that a score function gives";
+  let description = [{
+    Example: `kv.return %x`
+  }];
+  let arguments = (ins F32:$score);
+  let assemblyFormat = "$score attr-dict";
 }
 
 def Kv_MaskOp : Kv_Op<"mask", [Pure, AllTypesMatch<["input", "result"]>]> {

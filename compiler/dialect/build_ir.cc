@@ -5,6 +5,7 @@
 #include "compiler/dialect/kv_dialect.h"
 #include "compiler/dialect/kv_shapes.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
 
 namespace kvforge {
 namespace {
@@ -50,8 +51,12 @@ ElementKind KindOf(DType type) {
 
 class Builder {
  public:
-  Builder(const KernelSpec& spec, mlir::MLIRContext& context)
-      : spec_(spec), builder_(&context), loc_(builder_.getUnknownLoc()) {}
+  Builder(const KernelSpec& spec, mlir::MLIRContext& context,
+          mlir::Region* score)
+      : spec_(spec),
+        score_(score),
+        builder_(&context),
+        loc_(builder_.getUnknownLoc()) {}
 
   mlir::OwningOpRef<mlir::ModuleOp> Build() {
     mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(loc_);
@@ -103,9 +108,12 @@ class Builder {
   // The given scale of a side, or null.
   mlir::Value GivenScaleOf(llvm::StringRef side, const KvFormat& format) {
     if (format.given_scale == GivenScale::kNone) return {};
-    const bool per_head = format.given_scale == GivenScale::kHead;
-    return kv::ArgScaleOp::create(builder_, loc_,
-                                  per_head ? Scale({kH}) : Scale({}),
+    kv::Dims dims;
+    if (format.given_scale != GivenScale::kTensor) dims.push_back(kH);
+    if (format.given_scale == GivenScale::kChannel) {
+      dims.push_back(ChannelOf(side));
+    }
+    return kv::ArgScaleOp::create(builder_, loc_, Scale(dims),
                                   builder_.getStringAttr(side + "_scale"));
   }
 
@@ -138,6 +146,20 @@ class Builder {
     return value ? builder_.getI64IntegerAttr(value) : mlir::IntegerAttr();
   }
 
+  // A map with a copy of the score function's body.
+  mlir::Value ScoreFunction(mlir::Value input) {
+    auto map = kv::MapOp::create(builder_, loc_, input.getType(), input,
+                                 mlir::FloatAttr(), /*alibi=*/false);
+    mlir::IRMapping mapping;
+    score_->cloneInto(&map.getScore(), mapping);
+    mlir::Operation* last = &map.getScore().front().back();
+    mlir::OpBuilder at(last);
+    kv::ReturnOp::create(at, loc_, last->getOperand(0));
+    last->erase();
+    map.getScore().walk([&](mlir::Operation* op) { op->setLoc(loc_); });
+    return map;
+  }
+
   void BuildAttention() {
     mlir::Value q =
         kv::LoadQOp::create(builder_, loc_, Mat({kM, kD}, KindOf(spec_.type)));
@@ -155,6 +177,7 @@ class Builder {
       s = kv::MapOp::create(builder_, loc_, s.getType(), s, mlir::FloatAttr(),
                             /*alibi=*/true);
     }
+    if (!spec_.score.empty()) s = ScoreFunction(s);
     s = kv::MaskOp::create(
         builder_, loc_, s.getType(), s, spec_.mask == MaskKind::kCausal,
         spec_.mask == MaskKind::kCustom, OptionalCount(spec_.window),
@@ -210,6 +233,7 @@ class Builder {
   }
 
   const KernelSpec& spec_;
+  mlir::Region* score_;
   mlir::OpBuilder builder_;
   mlir::Location loc_;
 };
@@ -217,8 +241,9 @@ class Builder {
 }  // namespace
 
 mlir::OwningOpRef<mlir::ModuleOp> BuildIr(const KernelSpec& spec,
-                                          mlir::MLIRContext& context) {
-  return Builder(spec, context).Build();
+                                          mlir::MLIRContext& context,
+                                          mlir::Region* score) {
+  return Builder(spec, context, score).Build();
 }
 
 }  // namespace kvforge

@@ -12,8 +12,10 @@ namespace kvforge {
 
 // A module with one kv.kernel named after the spec's kernel. `context` has the
 // kv dialect loaded. Any format of kFormats can be built, served or not.
+// `score`: where the spec has a score function, its body (score_function.h).
 mlir::OwningOpRef<mlir::ModuleOp> BuildIr(const KernelSpec& spec,
-                                          mlir::MLIRContext& context);
+                                          mlir::MLIRContext& context,
+                                          mlir::Region* score = nullptr);
 
 }  // namespace kvforge
 

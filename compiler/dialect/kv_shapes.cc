@@ -15,6 +15,12 @@ bool IsUniform(llvm::ArrayRef<Dim> dims) {
       dims, [](const Dim& dim) { return dim.name == DimName::kHead; });
 }
 
+bool IsPerChannel(llvm::ArrayRef<Dim> dims) {
+  return dims.size() == 2 && dims[0] == Dim{DimName::kHead} &&
+         (dims[1] == Dim{DimName::kChannel} ||
+          dims[1] == Dim{DimName::kValueChannel});
+}
+
 std::optional<Dims> ScaledDims(llvm::ArrayRef<Dim> value,
                                llvm::ArrayRef<Dim> scale) {
   Dims result(value);

@@ -18,6 +18,10 @@ const Dim* FindDim(llvm::ArrayRef<Dim> dims, DimName name);
 // True if nothing but h is in `dims`: one value for all of a kernel's tile.
 bool IsUniform(llvm::ArrayRef<Dim> dims);
 
+// True for h and one whole channel: a launch argument with one value per kv
+// head and channel.
+bool IsPerChannel(llvm::ArrayRef<Dim> dims);
+
 // Dimensions of kv.scale: those of `value`, then the ones only `scale` has. h
 // is dropped. Nothing if `value` has in blocks what `scale` has whole or in
 // different blocks.

@@ -1,6 +1,7 @@
 // Verifiers of the kv operations: dimension names and elements.
 #include "compiler/dialect/kv_dialect.h"
 #include "compiler/dialect/kv_shapes.h"
+#include "compiler/dialect/score_ops.h"
 
 namespace kvforge::kv {
 namespace {
@@ -88,9 +89,13 @@ mlir::LogicalResult ArgScaleOp::verify() {
                          << "\"; arguments: sm_scale, k_scale, v_scale";
   }
   const ScaleType type = getResult().getType();
-  if (!IsUniform(type.getDims()) || type.getElement() != ElementKind::kF32) {
-    return emitOpError() << "a launch argument is one f32 or one per kv head, "
-                            "not "
+  const llvm::ArrayRef<Dim> dims = type.getDims();
+  const bool own_channels = IsPerChannel(dims) && getArgument() != "sm_scale" &&
+                            dims[1] == ChannelOf(getArgument().take_front(1));
+  if ((!IsUniform(dims) && !own_channels) ||
+      type.getElement() != ElementKind::kF32) {
+    return emitOpError() << "a launch argument is one f32, one per kv head or "
+                            "one per kv head and channel of its side, not "
                          << type;
   }
   return mlir::success();
@@ -206,8 +211,9 @@ mlir::LogicalResult ShiftOp::verify() {
 }
 
 mlir::LogicalResult MapOp::verify() {
-  if (getSoftcap().has_value() == getAlibi()) {
-    return emitOpError() << "is either softcap or alibi; write one kv.map each";
+  if (getSoftcap().has_value() + getAlibi() + !getScore().empty() != 1) {
+    return emitOpError() << "is one of softcap, alibi and score; write one "
+                            "kv.map each";
   }
   if (const std::optional<llvm::APFloat> cap = getSoftcap();
       cap && (!cap->isFinite() || cap->isZero() || cap->isNegative())) {
@@ -215,6 +221,11 @@ mlir::LogicalResult MapOp::verify() {
   }
   const MatType input = getInput().getType();
   return ExpectF32(*this, "input", input, input.getDims());
+}
+
+mlir::LogicalResult MapOp::verifyRegions() {
+  return getScore().empty() ? mlir::success()
+                            : VerifyScoreFunction(*this, getScore());
 }
 
 mlir::LogicalResult MaskOp::verify() {
@@ -266,9 +277,11 @@ mlir::LogicalResult QuantizeOp::verify() {
                            << DimsText(dims) << "'";
     }
   }
-  if (getGiven() && !IsUniform(getGiven().getType().getDims())) {
+  if (getGiven() && !IsUniform(getGiven().getType().getDims()) &&
+      !IsPerChannel(getGiven().getType().getDims())) {
     return emitOpError()
-           << "a given scale is one value or one per kv head, not "
+           << "a given scale is one value, one per kv head or one "
+              "per kv head and channel, not "
            << getGiven().getType();
   }
   return mlir::success();

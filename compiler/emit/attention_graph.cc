@@ -110,9 +110,9 @@ absl::StatusOr<bool> HasRowScale(const AttentionGraph::Ops& chain,
     }
     auto scale = mlir::dyn_cast<kv::ScaleOp>(op);
     if (!scale) {
-      if (mlir::cast<kv::MapOp>(op).getAlibi()) {
-        return NoTemplate(op, "alibi before another map or scale",
-                          "make alibi the last op before kv.mask");
+      if (!mlir::cast<kv::MapOp>(op).getSoftcap()) {
+        return NoTemplate(op, "alibi or score before another map or scale",
+                          "make it the last op before kv.mask");
       }
       mapped = true;
       continue;
@@ -224,7 +224,34 @@ absl::Status TakeWeightBlocks(AttentionGraph::Ops& chain, CacheSide& side) {
   return absl::OkStatus();
 }
 
+bool IsChannelScale(mlir::Operation* op) {
+  auto scale = mlir::dyn_cast_or_null<kv::ScaleOp>(op);
+  return scale && scale.getScale().getDefiningOp<kv::ArgScaleOp>() &&
+         kv::IsPerChannel(scale.getScale().getType().getDims());
+}
+
+// Takes V's given channel scale off what follows its dot.
+absl::Status TakeChannelScale(AttentionGraph::Ops& chain, CacheSide& side) {
+  AttentionGraph::Ops rest;
+  for (mlir::Operation* op : chain) {
+    if (!IsChannelScale(op)) {
+      rest.push_back(op);
+    } else if (side.channel_scale) {
+      return NoTemplate(op, "two channel scales on one side",
+                        "give their product");
+    } else {
+      side.channel_scale = true;
+    }
+  }
+  chain = std::move(rest);
+  return absl::OkStatus();
+}
+
 absl::Status CheckMinimum(const CacheSide& side) {
+  if (side.row_minimum && side.channel_scale) {
+    return NoTemplate(side.decode, "a minimum beside channel scales",
+                      kUseOther);
+  }
   if (!side.row_minimum || side.row_scale) return absl::OkStatus();
   return NoTemplate(side.decode, "a minimum without a row scale before it",
                     "store a scale of 1");
@@ -236,8 +263,9 @@ absl::Status NoTemplate(mlir::Operation* op, const std::string& why,
                         const std::string& advice) {
   return absl::UnimplementedError(absl::StrCat(
       View(op->getName().getStringRef()), " has no template: ", why,
-      "; templates serve scales over nothing, heads and tokens, minima "
-      "over tokens, e4m3 block scales in the operand, and ue8m0 scales of "
+      "; templates serve scales over nothing, heads and tokens, given scales "
+      "over heads and channels, minima over tokens, e4m3 block scales in the "
+      "operand, and ue8m0 scales of "
       "blocks of 32 channels; ",
       advice));
 }
@@ -280,8 +308,9 @@ absl::StatusOr<AttentionGraph> ReadAttention(kv::KernelOp kernel) {
 
   ASSIGN_OR_RETURN(graph.mask, Producer<kv::MaskOp>(graph.softmax.getScores()));
   mlir::Value scores = graph.mask.getInput();
-  if (auto map = scores.getDefiningOp<kv::MapOp>(); map && map.getAlibi()) {
-    graph.alibi = true;
+  if (auto map = scores.getDefiningOp<kv::MapOp>(); map && !map.getSoftcap()) {
+    graph.alibi = map.getAlibi();
+    if (!graph.alibi) graph.score_map = map;
     scores = map.getInput();
   }
   graph.score_ops =
@@ -296,6 +325,10 @@ absl::StatusOr<AttentionGraph> ReadAttention(kv::KernelOp kernel) {
     graph.row_scaled_q = narrow.getRowScaled();
     query = narrow.getInput();
   }
+  if (IsChannelScale(query.getDefiningOp())) {
+    graph.k.channel_scale = true;
+    query = query.getDefiningOp()->getOperand(0);
+  }
   ASSIGN_OR_RETURN(graph.q, Producer<kv::LoadQOp>(query));
   ASSIGN_OR_RETURN(graph.k.row_minimum,
                    HasRowMinimum(graph.score_ops, "k", graph.q.getResult(),
@@ -306,6 +339,7 @@ absl::StatusOr<AttentionGraph> ReadAttention(kv::KernelOp kernel) {
   graph.out_ops = TakeChain<kv::ScaleOp, kv::ShiftOp>(out);
   ASSIGN_OR_RETURN(kv::DotOp value_dot, Producer<kv::DotOp>(out));
   ASSIGN_OR_RETURN(graph.v, ReadSide(value_dot, "v"));
+  RETURN_IF_ERROR(TakeChannelScale(graph.out_ops, graph.v));
   ASSIGN_OR_RETURN(const bool scaled_out, HasRowScale(graph.out_ops, ""));
   if (scaled_out) {
     return NoTemplate(graph.out_ops.front(), "a row scale on the output",

@@ -16,7 +16,9 @@ struct CacheSide {
   kv::DecodeOp decode;
   bool row_scale = false;    // one f32 a token
   bool row_minimum = false;  // another behind it
-  int block = 0;             // channels of one block scale; 0 = none
+  // One given f32 a channel: K's is on q, V's on the output.
+  bool channel_scale = false;
+  int block = 0;  // channels of one block scale; 0 = none
   // The scale of partial dots (K) or weights (V); null where the operand has
   // it.
   kv::LoadScaleOp block_factor;
@@ -30,15 +32,16 @@ struct AttentionGraph {
   CacheSide k, v;
   // kv.scale, kv.shift and kv.map, from the dot to alibi or the mask
   Ops score_ops;
-  Ops weight_ops;      // kv.scale, from the softmax to the dot
-  Ops out_ops;         // kv.scale and kv.shift, from the dot to the yield
-  bool alibi = false;  // the last kv.map before the mask
+  Ops weight_ops;       // kv.scale, from the softmax to the dot
+  Ops out_ops;          // kv.scale and kv.shift, from the dot to the yield
+  bool alibi = false;   // the last kv.map before the mask
+  kv::MapOp score_map;  // the user's function there instead, or null
   kv::MaskOp mask;
   kv::SoftmaxOp softmax;
 };
 
 // Reads a kernel that kv-lower-codec has seen. kUnimplemented, by name, for IR
-// that is right but that no template can serve (channel scales);
+// that is right but that no template can serve (stored channel scales);
 // kFailedPrecondition for IR that a pass is missing from.
 absl::StatusOr<AttentionGraph> ReadAttention(kv::KernelOp kernel);
 

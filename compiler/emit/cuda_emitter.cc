@@ -67,6 +67,7 @@ absl::StatusOr<Parts> AttentionParts(kv::KernelOp kernel,
   block.Constant("kSparseBlock",
                  static_cast<int>(graph.mask.getSelected().value_or(0)));
   block.Constant("kAlibi", graph.alibi);
+  block.Constant("kScoreFunction", static_cast<bool>(graph.score_map));
   block.Constant("kSinks", graph.softmax.getSinks());
   block.AddTile(spec, tile);
   block.Alias("QueryElement", DeviceElement(graph.q.getType().getElement()));

@@ -1,11 +1,17 @@
 #include "compiler/emit/map_printer.h"
 
+#include <bit>
 #include <charconv>
+#include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "compiler/diagnostics.h"
+#include "compiler/dialect/score_ops.h"
 #include "compiler/passes/codec_table.h"
 #include "runtime/base/status_macros.h"
 
@@ -110,6 +116,62 @@ absl::StatusOr<std::string> PrintScoreMap(const AttentionGraph& graph,
                       ") {\n", body, "  return s;\n}\n");
 }
 
+// The f32, i32 or i1 of an arith.constant as a literal.
+std::string ConstantText(mlir::Attribute value) {
+  if (auto number = mlir::dyn_cast<mlir::FloatAttr>(value)) {
+    const float x = number.getValue().convertToFloat();
+    if (std::isfinite(x)) return FloatLiteral(x);
+    return absl::StrCat("arch::FromBits(0x",
+                        absl::Hex(std::bit_cast<uint32_t>(x)), "u)");
+  }
+  const llvm::APInt integer = mlir::cast<mlir::IntegerAttr>(value).getValue();
+  if (integer.getBitWidth() == 1) return integer.isZero() ? "false" : "true";
+  // -2147483648 is no literal of int.
+  if (integer.isMinSignedValue()) return "-2147483647 - 1";
+  return absl::StrCat(integer.getSExtValue());
+}
+
+// UserScore: the operations of the user's function in order, or a declaration
+// where there is none.
+std::string PrintUserScore(kv::MapOp map) {
+  std::string text = "__device__ float UserScore(";
+  constexpr absl::string_view kArguments[] = {"float score", "i32 q_position",
+                                              "i32 kv_position", "i32 q_head"};
+  if (!map) {
+    return absl::StrCat(text, absl::StrJoin(kArguments, ", "), ");\n");
+  }
+  mlir::Block& block = map.getScore().front();
+  llvm::DenseMap<mlir::Value, std::string> names;
+  std::vector<std::string> parameters;
+  for (mlir::BlockArgument argument : block.getArguments()) {
+    const auto [type, name] = std::pair<absl::string_view, absl::string_view>(
+        absl::StrSplit(kArguments[argument.getArgNumber()], ' '));
+    names[argument] = std::string(name);
+    parameters.push_back(Parameter(type, name, !argument.use_empty()));
+  }
+  absl::StrAppend(&text, absl::StrJoin(parameters, ", "), ") {\n");
+  const auto operands_of = [&](mlir::Operation& op) {
+    std::vector<std::string> operands;
+    for (mlir::Value operand : op.getOperands()) {
+      operands.push_back(names[operand]);
+    }
+    return operands;
+  };
+  int count = 0;
+  for (mlir::Operation& op : block.without_terminator()) {
+    const std::string name = absl::StrCat("v", count++);
+    names[op.getResult(0)] = name;
+    absl::StrAppend(
+        &text, "  const ", View(kv::ScoreTypeText(op.getResult(0).getType())),
+        " ", name, " = ",
+        op.getNumOperands() == 0 ? ConstantText(op.getAttr("value"))
+                                 : kv::ScoreOpText(&op, operands_of(op)),
+        ";\n");
+  }
+  return absl::StrCat(text, "  return ", operands_of(block.back())[0],
+                      ";\n}\n");
+}
+
 }  // namespace
 
 std::string FloatLiteral(float value) {
@@ -136,6 +198,8 @@ std::string PrintSide(const CacheSide& side, absl::string_view name) {
       "  static constexpr bool kRowScale = ", side.row_scale ? "true" : "false",
       ";\n", "  static constexpr bool kRowMinimum = ",
       side.row_minimum ? "true" : "false", ";\n",
+      "  static constexpr bool kChannelScale = ",
+      side.channel_scale ? "true" : "false", ";  // given\n",
       "  static constexpr int kBlock = ", side.block, ";\n",
       "  // Whether Decode4 multiplies by block scales; else they are "
       "factors.\n",
@@ -189,7 +253,8 @@ absl::StatusOr<std::string> PrintMaps(const AttentionGraph& graph) {
       "// One score, natural units, from the dot of q and k; q_sum is the sum "
       "of "
       "q's channels.\n",
-      score_map,
+      score_map, "// The user's function of a score; kScoreFunction only.\n",
+      PrintUserScore(graph.score_map),
       "// The weight of one V row from the unscaled softmax weight.\n",
       "__device__ float ValueWeight(float p, ",
       Parameter("float", "v_row_scale", graph.v.row_scale), ") {\n",

@@ -19,7 +19,8 @@ std::string PowerOfTwoLiteral(int exponent);
 // struct KSide or VSide: code width, sidecars, block scales and Decode4.
 std::string PrintSide(const CacheSide& side, absl::string_view name);
 
-// ScoreUniform, ScoreMap, ValueWeight, kValueWeightScaled, OutUniform.
+// ScoreUniform, ScoreMap, UserScore, ValueWeight, kValueWeightScaled,
+// OutUniform.
 absl::StatusOr<std::string> PrintMaps(const AttentionGraph& graph);
 
 }  // namespace kvforge

@@ -20,7 +20,7 @@ struct Sidecars {
   bool row = false;
   int block = 0;  // channels
   ElementKind block_element = ElementKind::kE4m3;
-  enum { kNone, kTensor, kHead } given = kNone;
+  enum { kNone, kTensor, kHead, kChannel } given = kNone;
 };
 
 absl::StatusOr<Sidecars> ReadSidecars(kv::DequantOp dequant) {
@@ -33,6 +33,8 @@ absl::StatusOr<Sidecars> ReadSidecars(kv::DequantOp dequant) {
     const bool given = mlir::isa_and_nonnull<kv::ArgScaleOp>(source);
     if (given && kv::IsUniform(dims) && !sidecars.given) {
       sidecars.given = dims.empty() ? Sidecars::kTensor : Sidecars::kHead;
+    } else if (given && kv::IsPerChannel(dims) && !sidecars.given) {
+      sidecars.given = Sidecars::kChannel;
     } else if (stored && dims.size() == 1 && dims[0] == Dim{DimName::kKey} &&
                !sidecars.row) {
       sidecars.row = true;
@@ -99,7 +101,8 @@ absl::StatusOr<RowDecoder> PrintRowDecoder(kv::StoreRowsOp store) {
     decoder.headers.insert(ue8m0 ? "formats/ue8m0.cuh" : "formats/e4m3.cuh");
   }
   const std::string scale = ScaleText(sidecars, key_side ? "k" : "v");
-  const bool scaled = scale != "1.0f";
+  const bool per_channel = sidecars.given == Sidecars::kChannel;
+  const bool scaled = scale != "1.0f" || per_channel;
   const auto parameter = [](absl::string_view type, absl::string_view name,
                             bool used) {
     return used ? absl::StrCat(type, " ", name)
@@ -115,6 +118,8 @@ absl::StatusOr<RowDecoder> PrintRowDecoder(kv::StoreRowsOp store) {
       "  static constexpr bool kRowScale = ", Flag(sidecars.row), ";\n",
       "  static constexpr bool kRowMinimum = ", Flag(minimum), ";\n",
       "  static constexpr int kBlock = ", sidecars.block, ";\n",
+      "  static constexpr bool kChannelScale = ", Flag(per_channel),
+      ";  // given, in place of Scale\n",
       "  // Codes are values.\n  static constexpr bool kPlain = ",
       Flag(!scaled && sidecars.block == 0 && !minimum &&
            codes->repay_exponent == 0),
@@ -135,7 +140,8 @@ absl::StatusOr<RowDecoder> PrintRowDecoder(kv::StoreRowsOp store) {
   absl::StrAppend(
       &text, "  // One value for all elements of a row.\n",
       "  static __device__ float Scale(",
-      parameter("const GatherArgs&", "args", sidecars.given != Sidecars::kNone),
+      parameter("const GatherArgs&", "args",
+                sidecars.given != Sidecars::kNone && !per_channel),
       ", ", parameter("int", "kv_head", sidecars.given == Sidecars::kHead),
       ", ", parameter("float", "row_scale", sidecars.row), ") {\n    return ",
       scale, ";\n  }\n",

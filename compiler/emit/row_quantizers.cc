@@ -12,7 +12,7 @@ namespace {
 
 using kv::ElementKind;
 
-enum class Given { kNone, kTensor, kHead };
+enum class Given { kNone, kTensor, kHead, kChannel };
 
 // What a kv.quantize op's types say.
 struct Rule {
@@ -49,6 +49,10 @@ constexpr RowQuantizer kQuantizers[] = {
     {"e4m3_head",
      {ElementKind::kE4m3, Given::kHead, 0, kNoBlock, 0},
      "Fp8Head",
+     "formats/fp8_given.cuh"},
+    {"e4m3_channel",
+     {ElementKind::kE4m3, Given::kChannel, 0, kNoBlock, 0},
+     "Fp8Channel",
      "formats/fp8_given.cuh"},
     {"e4m3_row",
      {ElementKind::kE4m3, Given::kNone, 1, kNoBlock, 0},
@@ -87,8 +91,8 @@ constexpr RowQuantizer kQuantizers[] = {
 Rule RuleOf(kv::QuantizeOp op) {
   Rule rule{op.getCodes().getType().getElement(), Given::kNone, 0, kNoBlock, 0};
   if (op.getGiven()) {
-    rule.given = op.getGiven().getType().getDims().empty() ? Given::kTensor
-                                                           : Given::kHead;
+    constexpr Given kByDims[] = {Given::kTensor, Given::kHead, Given::kChannel};
+    rule.given = kByDims[op.getGiven().getType().getDims().size()];
   }
   for (mlir::Value scale : op.getScales()) {
     const auto type = mlir::cast<kv::ScaleType>(scale.getType());

@@ -12,7 +12,7 @@ constexpr float kE4m3Max = 448;
 
 QuantizedRow QuantizeE4m3Row(const KvFormat& /*format*/,
                              absl::Span<const float> row,
-                             float /*given_scale*/) {
+                             const GivenScales& /*given*/) {
   QuantizedRow stored;
   stored.row_scale = AtLeastAmax(AbsMax(row)) / kE4m3Max;
   for (const float value : row) {
@@ -23,7 +23,7 @@ QuantizedRow QuantizeE4m3Row(const KvFormat& /*format*/,
 
 std::vector<double> DequantizeE4m3Row(const KvFormat& /*format*/,
                                       const QuantizedRow& stored,
-                                      float /*given_scale*/) {
+                                      const GivenScales& /*given*/) {
   std::vector<double> row;
   for (const uint8_t code : stored.codes) {
     row.push_back(static_cast<double>(DecodeE4m3(code)) * stored.row_scale);

@@ -22,8 +22,9 @@ enum class RowScale { kNone, kF32, kF32AndMinimum };
 // What one scale of a block along head_dim is coded as.
 enum class BlockScale { kNone, kE4m3, kUe8m0 };
 
-// A scale handed in by the caller and constant over the cache.
-enum class GivenScale { kNone, kTensor, kHead };
+// A scale handed in by the caller and constant over the cache's tokens: one,
+// one per kv head, or one per (kv head, channel).
+enum class GivenScale { kNone, kTensor, kHead, kChannel };
 
 struct KvFormat {
   absl::string_view name;  // spelling in IR, SPEC, cache keys, goldens, errors
@@ -64,6 +65,8 @@ inline constexpr KvFormat kFormats[] = {
      GivenScale::kTensor, true},
     {"e4m3_head", Element::kE4m3, 8, RowScale::kNone, BlockScale::kNone, 0,
      GivenScale::kHead, true},
+    {"e4m3_channel", Element::kE4m3, 8, RowScale::kNone, BlockScale::kNone, 0,
+     GivenScale::kChannel, true},
     {"e4m3_row", Element::kE4m3, 8, RowScale::kF32, BlockScale::kNone, 0,
      GivenScale::kNone, true},
     {"e5m2_tensor", Element::kE5m2, 8, RowScale::kNone, BlockScale::kNone, 0,

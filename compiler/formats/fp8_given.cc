@@ -1,5 +1,5 @@
-// e4m3_tensor, e4m3_head, e5m2_tensor: one byte an element, a scale that the
-// caller gives.
+// e4m3_tensor, e4m3_head, e4m3_channel, e5m2_tensor: one byte an element, a
+// scale that the caller gives; e4m3_channel has one for each i.
 //
 //   code[i]  = encode(x[i] / scale)
 //   value[i] = decode(code[i]) * scale
@@ -9,10 +9,11 @@
 namespace kvforge::row_rules {
 
 QuantizedRow QuantizeFp8Given(const KvFormat& format,
-                              absl::Span<const float> row, float given_scale) {
+                              absl::Span<const float> row,
+                              const GivenScales& given) {
   QuantizedRow stored;
-  for (const float value : row) {
-    const float quotient = value / given_scale;
+  for (size_t i = 0; i < row.size(); ++i) {
+    const float quotient = row[i] / given[i];
     stored.codes.push_back(format.element == Element::kE4m3
                                ? EncodeE4m3(quotient)
                                : EncodeE5m2(quotient));
@@ -22,12 +23,13 @@ QuantizedRow QuantizeFp8Given(const KvFormat& format,
 
 std::vector<double> DequantizeFp8Given(const KvFormat& format,
                                        const QuantizedRow& stored,
-                                       float given_scale) {
+                                       const GivenScales& given) {
   std::vector<double> row;
-  for (const uint8_t code : stored.codes) {
-    const double value =
-        format.element == Element::kE4m3 ? DecodeE4m3(code) : DecodeE5m2(code);
-    row.push_back(value * given_scale);
+  for (size_t i = 0; i < stored.codes.size(); ++i) {
+    const double value = format.element == Element::kE4m3
+                             ? DecodeE4m3(stored.codes[i])
+                             : DecodeE5m2(stored.codes[i]);
+    row.push_back(value * given[i]);
   }
   return row;
 }

@@ -16,7 +16,7 @@ namespace kvforge::row_rules {
 
 QuantizedRow QuantizeInt4Row(const KvFormat& format,
                              absl::Span<const float> row,
-                             float /*given_scale*/) {
+                             const GivenScales& /*given*/) {
   constexpr int kLargest = 15;
   QuantizedRow stored;
   stored.codes.resize(format.CodeBytes(static_cast<int>(row.size())));
@@ -45,7 +45,7 @@ QuantizedRow QuantizeInt4Row(const KvFormat& format,
 
 std::vector<double> DequantizeInt4Row(const KvFormat& /*format*/,
                                       const QuantizedRow& stored,
-                                      float /*given_scale*/) {
+                                      const GivenScales& /*given*/) {
   std::vector<double> row(stored.codes.size() * 2);
   for (size_t i = 0; i < row.size(); ++i) {
     row[i] = static_cast<double>(Nibble(stored.codes, i)) * stored.row_scale +

@@ -9,7 +9,7 @@ namespace kvforge::row_rules {
 
 QuantizedRow QuantizeInt8Row(const KvFormat& /*format*/,
                              absl::Span<const float> row,
-                             float /*given_scale*/) {
+                             const GivenScales& /*given*/) {
   constexpr int kLargest = 127;
   QuantizedRow stored;
   stored.row_scale = AtLeastAmax(AbsMax(row)) / static_cast<float>(kLargest);
@@ -23,7 +23,7 @@ QuantizedRow QuantizeInt8Row(const KvFormat& /*format*/,
 
 std::vector<double> DequantizeInt8Row(const KvFormat& /*format*/,
                                       const QuantizedRow& stored,
-                                      float /*given_scale*/) {
+                                      const GivenScales& /*given*/) {
   std::vector<double> row;
   for (const uint8_t code : stored.codes) {
     row.push_back(static_cast<double>(static_cast<int8_t>(code)) *

@@ -14,7 +14,7 @@
 namespace kvforge::row_rules {
 
 QuantizedRow QuantizeMx(const KvFormat& format, absl::Span<const float> row,
-                        float /*given_scale*/) {
+                        const GivenScales& /*given*/) {
   const bool bytes = format.element == Element::kE4m3;
   const float largest = bytes ? 448.0f : 6.0f;
   QuantizedRow stored;
@@ -38,7 +38,7 @@ QuantizedRow QuantizeMx(const KvFormat& format, absl::Span<const float> row,
 
 std::vector<double> DequantizeMx(const KvFormat& format,
                                  const QuantizedRow& stored,
-                                 float /*given_scale*/) {
+                                 const GivenScales& /*given*/) {
   const bool bytes = format.element == Element::kE4m3;
   std::vector<double> row(stored.codes.size() * (bytes ? 1 : 2));
   for (size_t i = 0; i < row.size(); ++i) {

@@ -25,10 +25,10 @@ bool HasRowScale(const KvFormat& format) {
 }  // namespace
 
 QuantizedRow QuantizeNvfp4(const KvFormat& format, absl::Span<const float> row,
-                           float given_scale) {
+                           const GivenScales& given) {
   QuantizedRow stored;
   stored.codes.resize(format.CodeBytes(static_cast<int>(row.size())));
-  float r = given_scale;
+  float r = given[0];
   if (HasRowScale(format)) {
     r = AtLeastAmax(AbsMax(row)) / (kE4m3Max * kE2m1Max);
     stored.row_scale = r;
@@ -49,8 +49,8 @@ QuantizedRow QuantizeNvfp4(const KvFormat& format, absl::Span<const float> row,
 
 std::vector<double> DequantizeNvfp4(const KvFormat& format,
                                     const QuantizedRow& stored,
-                                    float given_scale) {
-  const double r = HasRowScale(format) ? stored.row_scale : given_scale;
+                                    const GivenScales& given) {
+  const double r = HasRowScale(format) ? stored.row_scale : given[0];
   std::vector<double> row(stored.codes.size() * 2);
   for (size_t i = 0; i < row.size(); ++i) {
     const double block = DecodeE4m3(stored.block_scales[i / format.block]);

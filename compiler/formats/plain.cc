@@ -8,7 +8,7 @@
 namespace kvforge::row_rules {
 
 QuantizedRow QuantizePlain(const KvFormat& format, absl::Span<const float> row,
-                           float /*given_scale*/) {
+                           const GivenScales& /*given*/) {
   QuantizedRow stored;
   for (const float value : row) {
     const uint16_t code =
@@ -21,7 +21,7 @@ QuantizedRow QuantizePlain(const KvFormat& format, absl::Span<const float> row,
 
 std::vector<double> DequantizePlain(const KvFormat& format,
                                     const QuantizedRow& stored,
-                                    float /*given_scale*/) {
+                                    const GivenScales& /*given*/) {
   std::vector<double> row;
   for (size_t i = 0; i + 1 < stored.codes.size(); i += 2) {
     const uint16_t code =

@@ -19,6 +19,8 @@ constexpr RowRule kRowRules[] = {
     {"f16", row_rules::QuantizePlain, row_rules::DequantizePlain},
     {"e4m3_tensor", row_rules::QuantizeFp8Given, row_rules::DequantizeFp8Given},
     {"e4m3_head", row_rules::QuantizeFp8Given, row_rules::DequantizeFp8Given},
+    {"e4m3_channel", row_rules::QuantizeFp8Given,
+     row_rules::DequantizeFp8Given},
     {"e4m3_row", row_rules::QuantizeE4m3Row, row_rules::DequantizeE4m3Row},
     {"e5m2_tensor", row_rules::QuantizeFp8Given, row_rules::DequantizeFp8Given},
     {"int8_row", row_rules::QuantizeInt8Row, row_rules::DequantizeInt8Row},
@@ -52,14 +54,14 @@ const RowRule& RuleOf(const KvFormat& format) {
 }  // namespace
 
 QuantizedRow QuantizeRow(const KvFormat& format, absl::Span<const float> row,
-                         float given_scale) {
-  return RuleOf(format).quantize(format, row, given_scale);
+                         const GivenScales& given) {
+  return RuleOf(format).quantize(format, row, given);
 }
 
 std::vector<double> DequantizeRow(const KvFormat& format,
                                   const QuantizedRow& stored,
-                                  float given_scale) {
-  return RuleOf(format).dequantize(format, stored, given_scale);
+                                  const GivenScales& given) {
+  return RuleOf(format).dequantize(format, stored, given);
 }
 
 }  // namespace kvforge

@@ -17,6 +17,7 @@
 #ifndef KVFORGE_COMPILER_FORMATS_ROW_CODEC_H_
 #define KVFORGE_COMPILER_FORMATS_ROW_CODEC_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -24,6 +25,20 @@
 #include "compiler/formats/format.h"
 
 namespace kvforge {
+
+// The given scale of a row's elements: one for all of them, or one each.
+class GivenScales {
+ public:
+  GivenScales(float scale) : one_(scale) {}
+  GivenScales(absl::Span<const float> channels) : channels_(channels) {}
+  float operator[](size_t channel) const {
+    return channels_.empty() ? one_ : channels_[channel];
+  }
+
+ private:
+  float one_ = 0;
+  absl::Span<const float> channels_;
+};
 
 struct QuantizedRow {
   std::vector<uint8_t> codes;
@@ -33,16 +48,16 @@ struct QuantizedRow {
 };
 
 // `row` has head_dim elements, a multiple of 16 and of the format's block.
-// `given_scale` is read by formats with a GivenScale only (for kHead it is the
-// head's own).
+// `given` is read by formats with a GivenScale only (for kHead it is the head's
+// own, for kChannel the head's channels).
 QuantizedRow QuantizeRow(const KvFormat& format, absl::Span<const float> row,
-                         float given_scale);
+                         const GivenScales& given);
 
 // The values of a stored row: products of codes and scales in double, which
 // holds all of them exactly but the sum of int4_row.
 std::vector<double> DequantizeRow(const KvFormat& format,
                                   const QuantizedRow& stored,
-                                  float given_scale);
+                                  const GivenScales& given);
 
 }  // namespace kvforge
 

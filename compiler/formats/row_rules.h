@@ -30,38 +30,46 @@ int RoundClamped(float quotient, int low, int high);
 
 using Quantize = QuantizedRow (*)(const KvFormat& format,
                                   absl::Span<const float> row,
-                                  float given_scale);
+                                  const GivenScales& given);
 using Dequantize = std::vector<double> (*)(const KvFormat& format,
                                            const QuantizedRow& stored,
-                                           float given_scale);
+                                           const GivenScales& given);
 
 // plain.cc: bf16, f16
-QuantizedRow QuantizePlain(const KvFormat&, absl::Span<const float>, float);
+QuantizedRow QuantizePlain(const KvFormat&, absl::Span<const float>,
+                           const GivenScales&);
 std::vector<double> DequantizePlain(const KvFormat&, const QuantizedRow&,
-                                    float);
-// fp8_given.cc: e4m3_tensor, e4m3_head, e5m2_tensor
-QuantizedRow QuantizeFp8Given(const KvFormat&, absl::Span<const float>, float);
+                                    const GivenScales&);
+// fp8_given.cc: e4m3_tensor, e4m3_head, e4m3_channel, e5m2_tensor
+QuantizedRow QuantizeFp8Given(const KvFormat&, absl::Span<const float>,
+                              const GivenScales&);
 std::vector<double> DequantizeFp8Given(const KvFormat&, const QuantizedRow&,
-                                       float);
+                                       const GivenScales&);
 // e4m3_row.cc
-QuantizedRow QuantizeE4m3Row(const KvFormat&, absl::Span<const float>, float);
+QuantizedRow QuantizeE4m3Row(const KvFormat&, absl::Span<const float>,
+                             const GivenScales&);
 std::vector<double> DequantizeE4m3Row(const KvFormat&, const QuantizedRow&,
-                                      float);
+                                      const GivenScales&);
 // int8_row.cc
-QuantizedRow QuantizeInt8Row(const KvFormat&, absl::Span<const float>, float);
+QuantizedRow QuantizeInt8Row(const KvFormat&, absl::Span<const float>,
+                             const GivenScales&);
 std::vector<double> DequantizeInt8Row(const KvFormat&, const QuantizedRow&,
-                                      float);
+                                      const GivenScales&);
 // int4_row.cc
-QuantizedRow QuantizeInt4Row(const KvFormat&, absl::Span<const float>, float);
+QuantizedRow QuantizeInt4Row(const KvFormat&, absl::Span<const float>,
+                             const GivenScales&);
 std::vector<double> DequantizeInt4Row(const KvFormat&, const QuantizedRow&,
-                                      float);
+                                      const GivenScales&);
 // nvfp4.cc: nvfp4_row, nvfp4
-QuantizedRow QuantizeNvfp4(const KvFormat&, absl::Span<const float>, float);
+QuantizedRow QuantizeNvfp4(const KvFormat&, absl::Span<const float>,
+                           const GivenScales&);
 std::vector<double> DequantizeNvfp4(const KvFormat&, const QuantizedRow&,
-                                    float);
+                                    const GivenScales&);
 // mx.cc: mxfp8, mxfp4
-QuantizedRow QuantizeMx(const KvFormat&, absl::Span<const float>, float);
-std::vector<double> DequantizeMx(const KvFormat&, const QuantizedRow&, float);
+QuantizedRow QuantizeMx(const KvFormat&, absl::Span<const float>,
+                        const GivenScales&);
+std::vector<double> DequantizeMx(const KvFormat&, const QuantizedRow&,
+                                 const GivenScales&);
 
 }  // namespace kvforge::row_rules
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
@@ -59,6 +60,7 @@ absl::Status ValidateUnprinted(const KernelSpec& spec) {
         CheckAtDefault(spec, "alibi", spec.alibi == defaults.alibi));
     RETURN_IF_ERROR(CheckAtDefault(spec, "sparse",
                                    spec.sparse_block == defaults.sparse_block));
+    RETURN_IF_ERROR(CheckAtDefault(spec, "score", spec.score.empty()));
   }
   if (spec.kernel != KernelKind::kDecode) {
     RETURN_IF_ERROR(
@@ -72,6 +74,29 @@ absl::Status ValidateUnprinted(const KernelSpec& spec) {
         CheckAtDefault(spec, "order", spec.order == defaults.order));
     RETURN_IF_ERROR(
         CheckAtDefault(spec, "dv", spec.v_head_dim == spec.head_dim));
+  }
+  return absl::OkStatus();
+}
+
+bool IsScoreDigest(absl::string_view text) {
+  return text.size() == kScoreDigits && absl::c_all_of(text, [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
+}
+
+absl::Status ValidateScore(const KernelSpec& spec) {
+  if (spec.score.empty()) return absl::OkStatus();
+  if (!IsScoreDigest(spec.score)) {
+    return Invalid(absl::StrCat("score '", spec.score, "'"),
+                   absl::StrCat("the digest of a score function, ",
+                                kScoreDigits, " digits 0-9a-f"),
+                   "take what `kvforge score FILE` prints");
+  }
+  if (spec.softcap != 0 || spec.alibi) {
+    return Invalid(
+        absl::StrCat("score beside ", spec.alibi ? "alibi" : "softcap"),
+        "a score function in place of softcap and alibi",
+        "write them in the function");
   }
   return absl::OkStatus();
 }
@@ -100,6 +125,7 @@ std::string KernelSpec::Text() const {
   if (order == SlotOrder::kHnd) absl::StrAppend(&text, "/order=hnd");
   if (out != type) absl::StrAppend(&text, "/out=", DTypeName(out));
   if (q_max != 1) absl::StrAppend(&text, "/q_max=", q_max);
+  if (!score.empty()) absl::StrAppend(&text, "/score=", score);
   if (sinks) absl::StrAppend(&text, "/sinks=1");
   if (softcap != 0)
     absl::StrAppend(&text, "/softcap=", ShortestNumber(softcap));
@@ -147,7 +173,7 @@ absl::Status ValidateSpec(const KernelSpec& spec) {
                    "0 (none) or a positive finite number",
                    "give the model's soft cap, such as 30");
   }
-  return absl::OkStatus();
+  return ValidateScore(spec);
 }
 
 absl::string_view KernelName(KernelKind kernel) {

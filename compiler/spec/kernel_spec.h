@@ -27,6 +27,7 @@ enum class SlotOrder { kNhd, kHnd };
 
 inline constexpr int kMaxGroup = 128;        // q heads per kv head
 inline constexpr int kMaxDecodeTokens = 16;  // q_max's upper end
+inline constexpr int kScoreDigits = 32;      // of a score function's digest
 
 struct KernelSpec {
   KernelKind kernel = KernelKind::kStore;
@@ -46,6 +47,9 @@ struct KernelSpec {
   bool alibi = false;                 // key "alibi": one slope per q head
   int sparse_block = 0;  // key "sparse": tokens of a selected block; 0 = all
   int q_max = 1;         // key "q_max": decode's tokens per row
+  // key "score": digest of the user's score function (compiler.h,
+  // ReadScoreFunction), which stands in place of softcap and alibi; "" = none
+  std::string score;
 
   // Canonical spelling: ParseSpec(Text()) gives an equal spec.
   std::string Text() const;

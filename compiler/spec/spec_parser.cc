@@ -27,13 +27,13 @@ constexpr absl::string_view kMergeForm = "merge/dD/TYPE";
 
 constexpr absl::string_view kRowKeys[] = {"dv", "order", "v"};
 constexpr absl::string_view kDecodeKeys[] = {
-    "alibi", "dv",      "mask",   "order", "out",   "q_max",
-    "sinks", "softcap", "sparse", "v",     "window"};
+    "alibi", "dv",    "mask",    "order",  "out", "q_max",
+    "score", "sinks", "softcap", "sparse", "v",   "window"};
 constexpr absl::string_view kExtendKeys[] = {
-    "alibi", "dv",      "mask",   "order", "out",
+    "alibi", "dv",      "mask",   "order", "out",   "score",
     "sinks", "softcap", "sparse", "v",     "window"};
 // Known to the grammar; no kernel has them.
-constexpr absl::string_view kUnservedKeys[] = {"compute", "scales", "score"};
+constexpr absl::string_view kUnservedKeys[] = {"compute", "scales"};
 
 absl::Span<const absl::string_view> ServedKeys(KernelKind kernel) {
   switch (kernel) {
@@ -183,6 +183,12 @@ absl::Status ParseKey(absl::string_view text, absl::string_view part,
     ASSIGN_OR_RETURN(spec.out, ParseDType(value));
   } else if (key == "q_max") {
     ASSIGN_OR_RETURN(spec.q_max, ParseNumber(text, part, value));
+  } else if (key == "score") {
+    spec.score = std::string(value);
+    if (value.empty()) {
+      return Invalid(text, "key 'score' has no value", "score=DIGEST",
+                     "take what `kvforge score FILE` prints");
+    }
   } else if (key == "sinks") {
     ASSIGN_OR_RETURN(
         spec.sinks,
@@ -214,6 +220,8 @@ absl::StatusOr<KernelKind> ParseKernel(absl::string_view text,
 }  // namespace
 
 absl::StatusOr<KernelSpec> ParseSpec(absl::string_view text) {
+  // StrSplit gives no part at all for a null view.
+  if (text.data() == nullptr) text = "";
   const std::vector<absl::string_view> parts = absl::StrSplit(text, '/');
   for (absl::string_view part : parts) {
     if (part.empty()) {

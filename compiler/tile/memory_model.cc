@@ -19,8 +19,8 @@ constexpr int kExtendPartialDotRegisters = 8;
 constexpr int kExtendE5m2Registers = 8;
 constexpr int kDecodeOtherRegisters = 28;
 constexpr int kDecodeRowTileRegisters = 32;  // softmax and scores of 8 rows
-// ALiBi, a custom mask and a selection, each: facts of a thread's rows, and
-// what finds the keys.
+// ALiBi, a score function, a custom mask and a selection, each: facts of a
+// thread's rows, and what finds the keys.
 constexpr int kExtendFeatureRegisters = 8;   // of 32 rows a warp
 constexpr int kDecodeFeatureRegisters = 16;  // of 8 rows
 // 16 elements as f32, their codes, addresses and scales.
@@ -42,7 +42,10 @@ int SideBytes(const KvFormat& format, int head_dim) {
 // 16-bit operands of a query value: two where one would round it.
 int QueryParts(const KernelSpec& spec) {
   const bool bf16_operands = spec.k_format->element == Element::kBf16;
-  return spec.type == DType::kF32 || (spec.type == DType::kF16 && bf16_operands)
+  const bool scaled_by_channel =
+      spec.k_format->given_scale == GivenScale::kChannel;
+  return scaled_by_channel || spec.type == DType::kF32 ||
+                 (spec.type == DType::kF16 && bf16_operands)
              ? 2
              : 1;
 }
@@ -58,7 +61,7 @@ bool DecodeQueryInShared(const KernelSpec& spec) {
 
 // Features of the score and of who sees what that need registers of their own.
 int CountFeatures(const KernelSpec& spec) {
-  return spec.alibi + (spec.mask == MaskKind::kCustom) +
+  return spec.alibi + !spec.score.empty() + (spec.mask == MaskKind::kCustom) +
          (spec.sparse_block > 0);
 }
 

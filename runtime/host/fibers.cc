@@ -100,6 +100,11 @@ size_t FiberStacks::UsableBytes(int stack) const {
          (first_ + stack * kHostStackBytes) - kGuardBytes;
 }
 
+FiberStackPool& FiberStackPool::OfProcess() {
+  static FiberStackPool* const pool = new FiberStackPool;  // never destroyed
+  return *pool;
+}
+
 absl::StatusOr<std::unique_ptr<FiberStacks>> FiberStackPool::Take(int stacks) {
   {
     std::lock_guard<std::mutex> lock(mutex_);

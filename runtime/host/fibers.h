@@ -52,6 +52,10 @@ class FiberStacks {
 // Keeps stacks between launches. Thread safe.
 class FiberStackPool {
  public:
+  // One for all modules: each stack takes two of the process's memory maps,
+  // which a pool a module would use up after some hundred kernels.
+  static FiberStackPool& OfProcess();
+
   // At least that many stacks, for the caller alone until given back.
   absl::StatusOr<std::unique_ptr<FiberStacks>> Take(int stacks);
   void Give(std::unique_ptr<FiberStacks> stacks);

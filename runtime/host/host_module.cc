@@ -13,14 +13,6 @@
 namespace kvforge {
 namespace {
 
-// One for all modules, like malloc's memory: stacks are two memory maps each,
-// and a process may load thousands of kernels. Never destroyed, since launches
-// of other threads may outlive static objects.
-FiberStackPool& Stacks() {
-  static FiberStackPool& pool = *new FiberStackPool;
-  return pool;
-}
-
 absl::Status LoadError(llvm::Error error) {
   return absl::InvalidArgumentError(absl::StrCat(
       "host module: the object cannot be loaded: ",
@@ -101,7 +93,7 @@ absl::StatusOr<std::unique_ptr<HostModule>> HostModule::Load(
 }
 
 absl::StatusOr<HostRun> HostModule::Run(const HostLaunch& launch) const {
-  return RunOnFibers(entry_, launch, Stacks());
+  return RunOnFibers(entry_, launch, FiberStackPool::OfProcess());
 }
 
 }  // namespace kvforge

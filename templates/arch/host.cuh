@@ -250,6 +250,19 @@ __device__ __forceinline__ float Abs(float a) {
 __device__ __forceinline__ float RoundEven(float a) {
   return __builtin_isnan(a) ? FromBits(kNanBits) : __builtin_roundevenf(a);
 }
+__device__ __forceinline__ float Floor(float a) {
+  return __builtin_isnan(a) ? FromBits(kNanBits) : __builtin_floorf(a);
+}
+__device__ __forceinline__ float Ceil(float a) {
+  return __builtin_isnan(a) ? FromBits(kNanBits) : __builtin_ceilf(a);
+}
+__device__ __forceinline__ float Trunc(float a) {
+  return __builtin_isnan(a) ? FromBits(kNanBits) : __builtin_truncf(a);
+}
+__device__ __forceinline__ float Sqrt(float a) {
+  const float d = __builtin_sqrtf(a);
+  return __builtin_isnan(d) ? FromBits(kNanBits) : d;
+}
 
 namespace internal {
 

@@ -349,6 +349,26 @@ __device__ __forceinline__ float RoundEven(float a) {
   asm("cvt.rni.f32.f32 %0, %1;" : "=f"(d) : "f"(a));
   return d;
 }
+__device__ __forceinline__ float Floor(float a) {
+  float d;
+  asm("cvt.rmi.f32.f32 %0, %1;" : "=f"(d) : "f"(a));
+  return d;
+}
+__device__ __forceinline__ float Ceil(float a) {
+  float d;
+  asm("cvt.rpi.f32.f32 %0, %1;" : "=f"(d) : "f"(a));
+  return d;
+}
+__device__ __forceinline__ float Trunc(float a) {
+  float d;
+  asm("cvt.rzi.f32.f32 %0, %1;" : "=f"(d) : "f"(a));
+  return d;
+}
+__device__ __forceinline__ float Sqrt(float a) {
+  float d;
+  asm("sqrt.rn.f32 %0, %1;" : "=f"(d) : "f"(a));
+  return d;
+}
 // Subnormal inputs and results count as zero in these two.
 __device__ __forceinline__ float Exp2(float a) {
   float d;

@@ -1,5 +1,6 @@
-// e4m3_tensor, e4m3_head, e5m2_tensor: codes of 8 bits with a given f32 scale,
-// one for the whole side or one per kv head.
+// e4m3_tensor, e4m3_head, e4m3_channel, e5m2_tensor: codes of 8 bits with a
+// given f32 scale, one for the whole side, one per kv head or one per kv head
+// and channel.
 //
 //   one row: head_dim codes; code = encode(x / scale), true division;
 //   value = code * scale
@@ -27,6 +28,18 @@ struct Fp8Tensor : Quantizer {
 template <class Encode>
 struct Fp8Head : Fp8Tensor<Encode> {
   static constexpr bool kGivenPerHead = true;
+};
+
+template <class Encode>
+struct Fp8Channel : Quantizer {
+  static constexpr int kCodeBits = 8;
+  static constexpr bool kGivenPerChannel = true;
+  template <int kLanes>
+  static __device__ __forceinline__ void Quantize(const float (&quotient)[16],
+                                                  float, u32 (&codes)[4],
+                                                  Sidecars&) {
+    EncodeBytes<Encode>(quotient, codes);
+  }
 };
 
 }  // namespace kvforge::formats

@@ -1,9 +1,10 @@
-// The 16-bit operand types of a dot, and the scalar functions that the
-// generated maps call.
+// The 16-bit operand types of a dot, and the given scales that the generated
+// maps read.
 #ifndef KVFORGE_TEMPLATES_FORMATS_OPERAND_CUH_
 #define KVFORGE_TEMPLATES_FORMATS_OPERAND_CUH_
 
 #include "arch/select.cuh"
+#include "formats/score_math.cuh"
 #include "kernels/cache_view.h"
 
 namespace kvforge::formats {
@@ -60,19 +61,12 @@ __device__ __forceinline__ float GivenHeadScale(const CacheView& view,
   return arch::LoadGlobal<float>(view.scale_ptr + kv_head);
 }
 
-// cap * tanh(s / cap). Near 0 a series, so that the error stays relative to s
-// whatever the cap; elsewhere 1 - 2 / (e^2x + 1), which reaches +-1 at
-// infinity.
-__device__ __forceinline__ float Softcap(float s, float cap) {
-  constexpr float kTwoLog2E = 2.885390081777927f;
-  const float x = s / cap;
-  const float x2 = x * x;
-  float series = arch::Fma(x2, 62.0f / 2835, -17.0f / 315);
-  series = arch::Fma(series, x2, 2.0f / 15);
-  series = arch::Fma(series, x2, -1.0f / 3);
-  series = arch::Fma(series * x2, x, x);
-  const float closed = 1.0f - 2.0f / (arch::Exp2(x * kTwoLog2E) + 1.0f);
-  return cap * (arch::Abs(x) < 0.25f ? series : closed);
+// The given scales of the channels of one kv head: f32 [kv heads, kDim] in
+// device memory.
+template <int kDim>
+__device__ __forceinline__ const float* GivenChannelScales(
+    const CacheView& view, int kv_head) {
+  return view.scale_ptr + static_cast<i64>(kv_head) * kDim;
 }
 
 }  // namespace kvforge::formats

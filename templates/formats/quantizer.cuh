@@ -17,6 +17,8 @@ struct Quantizer {
   static constexpr bool kRowMinimum = false;    // beside the row scale
   static constexpr int kBlock = 0;              // values of a block scale
   static constexpr bool kGivenPerHead = false;  // of the given scale
+  // One given scale a channel: x comes divided by it.
+  static constexpr bool kGivenPerChannel = false;
 };
 
 // What is stored beside the codes, as far as the format has it.

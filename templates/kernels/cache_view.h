@@ -22,7 +22,7 @@ struct CacheView {
                              // there is one; 4-byte aligned; null base if none
   StridedBytes block_scale;  // BlockScaleBytes(head_dim) contiguous bytes a row
   // Given scale in device memory, or null: then `scale`. Given per kv head: f32
-  // [kv heads], not null.
+  // [kv heads], per channel: f32 [kv heads, head_dim], not null.
   const float* scale_ptr;
   float scale;
   int code_bytes;         // width of one access to codes: 16, 8 or 4

@@ -12,13 +12,13 @@
 //
 // Shared memory: q as A operands in fragment order, then kStages stages of
 // kBlockN keys of K and V as codes, copied asynchronously.
-#include "ops/alibi.cuh"
 #include "ops/attention_row.cuh"
 #include "ops/custom_mask.cuh"
 #include "ops/fragments.cuh"
 #include "ops/key_selection.cuh"
 #include "ops/key_tile.cuh"
 #include "ops/query_row.cuh"
+#include "ops/score_bias.cuh"
 #include "ops/softmax.cuh"
 #include "ops/visible_keys.cuh"
 
@@ -43,12 +43,13 @@ struct ExtendShape {
   static constexpr int kRuns = VOrder::kRuns / kDimSplit;  // V runs of a warp
   static constexpr int kNTiles = kRuns * VOrder::kLaneChannels;
   static constexpr int kQueryParts =
-      ops::kQueryParts<spec::QueryElement, spec::ScoreOperand>;
+      ops::kQueryParts<spec::QueryElement, spec::ScoreOperand,
+                       KSide::kChannelScale>;
   // Keys are seen one by one, not only as a range.
   static constexpr bool kPicked = spec::kCustomMask || spec::kSparseBlock > 0;
   // Keys whose scores a warp holds at once: fewer where the output and the
   // query take most of the registers, the sooner if features take some.
-  static constexpr bool kFeatures = kPicked || spec::kAlibi;
+  static constexpr bool kFeatures = kPicked || ops::kScoreBias;
   static constexpr int kStepKeys =
       spec::kBlockN % 32 == 0 &&
               (kMTiles == 1 ? !kFeatures || kNTiles <= 16 : kNTiles <= 12) &&
@@ -113,8 +114,11 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
 #pragma unroll
   for (int i = 0; i < ExtendState::kRows; ++i) {
     const int block_row = row_warp * Shape::kWarpRows + 8 * i + g;
-    const u8* query =
-        ops::QueryOf<spec::kGroup>(args, sequence, row0 + block_row);
+    const ops::QueryRow<KSide::kChannelScale> query = {
+        ops::QueryOf<spec::kGroup>(args, sequence, row0 + block_row),
+        KSide::kChannelScale ? formats::GivenChannelScales<spec::kHeadDim>(
+                                   args.k, sequence.kv_head)
+                             : nullptr};
     ops::PowerOfTwo scale = {1.0f, 1.0f};
     if constexpr (spec::kScaleQueryRows) {
       scale = ops::Normalizer(
@@ -312,9 +316,9 @@ __device__ __forceinline__ void AddMinima(const float (&p)[2],
   }
 }
 
-// Scores to weights of V in place of s: scale, softcap, ALiBi, mask, online
-// softmax. `selected`: bit i for key step_key + i, all ones without a
-// selection.
+// Scores to weights of V in place of s: scale, softcap, ALiBi or score
+// function, mask, online softmax. `selected`: bit i for key step_key + i, all
+// ones without a selection.
 __device__ __forceinline__ void Weights(
     const AttentionArgs& args, const ops::Sequence& sequence, u32 stage,
     int group0, int step_key, bool masked, u32 selected, int t,
@@ -327,12 +331,12 @@ __device__ __forceinline__ void Weights(
 
   // Read again for every step: no register holds them during the dots.
   const int first_row = Anew(state.first_row);
-  ops::AlibiRow alibi[ExtendState::kRows];  // kAlibi only
-  u32 shown[ExtendState::kRows];            // kPicked only
+  ops::ScoreBias::Row bias[ExtendState::kRows];  // kScoreBias only
+  u32 shown[ExtendState::kRows];                 // kPicked only
 #pragma unroll
   for (int i = 0; i < ExtendState::kRows; ++i) {
-    if constexpr (spec::kAlibi) {
-      alibi[i] = ops::AlibiOf<spec::kGroup>(args, sequence, first_row + 8 * i);
+    if constexpr (ops::kScoreBias) {
+      bias[i] = ops::ScoreBias::Of(args, sequence, first_row + 8 * i);
     }
     if constexpr (kPicked) shown[i] = selected;
     if constexpr (spec::kCustomMask) {
@@ -373,8 +377,8 @@ __device__ __forceinline__ void Weights(
         float score =
             spec::ScoreMap(s[m][n][c], state.uniform[i], k_terms[c % 2].scale,
                            state.q_sum[i], k_terms[c % 2].minimum);
-        if constexpr (spec::kAlibi) {
-          score = alibi[i].Apply(score, step_key + 8 * n + 2 * t + c % 2);
+        if constexpr (ops::kScoreBias) {
+          score = bias[i].Apply(score, step_key + 8 * n + 2 * t + c % 2);
         }
         s[m][n][c] = score;
       }
@@ -637,8 +641,15 @@ __device__ __forceinline__ void WriteRows(const AttentionArgs& args,
       for (int c = 0; c < 2; ++c) {
         const int channel = run * Shape::VOrder::kRunChannels +
                             (2 * t + c) * kLaneChannels + n % kLaneChannels;
-        const float first = state.out[i / 2][n][i % 2 * 2 + c] * factor;
-        const float second = state.out[i / 2][n + 1][i % 2 * 2 + c] * factor;
+        float first = state.out[i / 2][n][i % 2 * 2 + c] * factor;
+        float second = state.out[i / 2][n + 1][i % 2 * 2 + c] * factor;
+        if constexpr (VSide::kChannelScale) {
+          const float* scales = formats::GivenChannelScales<spec::kValueDim>(
+                                    args.v, sequence.kv_head) +
+                                channel;
+          first *= arch::LoadGlobal<float>(scales);
+          second *= arch::LoadGlobal<float>(scales + 1);
+        }
         constexpr int kWords = spec::OutElement::kBytes / 2;
         u32 words[kWords];
         spec::OutElement::FromF32x2(first, second, words);

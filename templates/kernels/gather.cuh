@@ -33,7 +33,7 @@ struct GatherShape {
 };
 
 // The 16 values of channels 16 * part .. + 15 of a slot's row, as output words.
-template <class Side>
+template <class Side, int kDim>
 __device__ __forceinline__ void ReadPart(
     const GatherArgs& args, const CacheView& cache, i64 slot, int head,
     int part, u32 (&words)[4 * spec::OutElement::kBytes]) {
@@ -88,8 +88,14 @@ __device__ __forceinline__ void ReadPart(
       float x[2];
       Side::Element::ToF32x2(&decoded[pair], x[0], x[1]);
 #pragma unroll
-      for (float& value : x) {
-        value = Side::Value(value, block_scale, scale, minimum);
+      for (int i = 0; i < 2; ++i) {
+        float own_scale = scale;
+        if constexpr (Side::kChannelScale) {
+          own_scale = arch::LoadGlobal<float>(
+              formats::GivenChannelScales<kDim>(cache, head) + 16 * part +
+              4 * quad + 2 * pair + i);
+        }
+        x[i] = Side::Value(x[i], block_scale, own_scale, minimum);
       }
       constexpr int kPairWords = spec::OutElement::kBytes / 2;
       spec::OutElement::FromF32x2(x[0], x[1],
@@ -108,7 +114,7 @@ __device__ __forceinline__ void GatherRow(const GatherArgs& args,
   u32 words[kPartBytes / 4] = {};
   const i64 slot = arch::LoadGlobal<i64>(args.slots + row);
   if (slot >= 0 && slot < args.num_slots) {
-    ReadPart<Side>(args, cache, slot, head, part, words);
+    ReadPart<Side, kDim>(args, cache, slot, head, part, words);
   }
   ops::StoreBytes<kPartBytes>(out.base + row * out.token_stride +
                                   head * out.head_stride + part * kPartBytes,

@@ -66,7 +66,15 @@ struct SideRow {
         Source::ToF32x2(&raw[i * (Source::kBytes / 2)], x[2 * i], x[2 * i + 1]);
       }
       float given_scale = 0;
-      if constexpr (Quantizer::kGivenPerHead) {
+      if constexpr (Quantizer::kGivenPerChannel) {
+        const int source_part = part * 16 < kDim ? part : kDim / 16 - 1;
+        const float* scales =
+            formats::GivenChannelScales<kDim>(cache, head) + source_part * 16;
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+          x[i] = x[i] / arch::LoadGlobal<float>(scales + i);
+        }
+      } else if constexpr (Quantizer::kGivenPerHead) {
         given_scale = formats::GivenHeadScale(cache, head);
       } else {
         given_scale = formats::GivenScale(cache);

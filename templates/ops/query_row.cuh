@@ -15,34 +15,50 @@
 
 namespace kvforge::ops {
 
-// Operand parts of a row of Element. The same rule in the memory model.
-template <class Element, class Operand>
+// Operand parts of a row of Element, kScaled by channel or not. The same rule
+// in the memory model.
+template <class Element, class Operand, bool kScaled>
 inline constexpr int kQueryParts =
-    formats::kSameElement<Element, formats::F32> ||
+    kScaled || formats::kSameElement<Element, formats::F32> ||
             (formats::kSameElement<Element, formats::F16> &&
              formats::kSameElement<Operand, formats::Bf16Operand>)
         ? 2
         : 1;
 
-// Two or four neighbouring channels in f32; `row` null gives zeros.
-template <class Element, int kCount>
-__device__ __forceinline__ void LoadQuery(const u8* row, int channel,
-                                          float* x) {
+// A row of q in memory, null past the sequence's last, and where K's scales
+// vary over channels the kv head's: they multiply q, since no dot can take them
+// past its sum.
+template <bool kScaled>
+struct QueryRow {
+  const u8* values;
+  const float* channel_scales;  // kScaled only
+};
+
+// Two or four neighbouring channels in f32; zeros where there is no row.
+template <class Element, int kCount, bool kScaled>
+__device__ __forceinline__ void LoadQuery(const QueryRow<kScaled>& row,
+                                          int channel, float* x) {
   constexpr int kBytes = kCount * Element::kBytes;
   u32 words[kBytes / 4] = {};
-  if (row != nullptr) {
-    LoadBytes<kBytes>(row + channel * Element::kBytes, kBytes, words);
+  if (row.values != nullptr) {
+    LoadBytes<kBytes>(row.values + channel * Element::kBytes, kBytes, words);
   }
 #pragma unroll
   for (int i = 0; i < kCount / 2; ++i) {
     Element::ToF32x2(&words[i * Element::kBytes / 2], x[2 * i], x[2 * i + 1]);
   }
+  if constexpr (kScaled) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      x[i] = x[i] * arch::LoadGlobal<float>(row.channel_scales + channel + i);
+    }
+  }
 }
 
 // The four channels of one step, in its order.
-template <class Element, class Order>
-__device__ __forceinline__ void LoadQueryStep(const u8* row, int step, int t,
-                                              float (&x)[4]) {
+template <class Element, class Order, bool kScaled>
+__device__ __forceinline__ void LoadQueryStep(const QueryRow<kScaled>& row,
+                                              int step, int t, float (&x)[4]) {
   const int channel = Order::ChannelOf(step, t);
   if constexpr (Order::kApart == 4) {
     float near[2], far[2];
@@ -76,8 +92,9 @@ __device__ __forceinline__ PowerOfTwo Normalizer(float amax) {
 }
 
 // Largest magnitude of the row whose channels the four lanes t = 0..3 share.
-template <class Element, class Order>
-__device__ __forceinline__ float QueryAmax(const u8* row, int t) {
+template <class Element, class Order, bool kScaled>
+__device__ __forceinline__ float QueryAmax(const QueryRow<kScaled>& row,
+                                           int t) {
   float amax = 0;
 #pragma unroll 4
   for (int step = 0; step < Order::kSteps; ++step) {
@@ -92,8 +109,9 @@ __device__ __forceinline__ float QueryAmax(const u8* row, int t) {
 
 // Sum of the row's values times `factor`, in f32; the four lanes t = 0..3 share
 // its channels.
-template <class Element, class Order>
-__device__ __forceinline__ float QuerySum(const u8* row, int t, float factor) {
+template <class Element, class Order, bool kScaled>
+__device__ __forceinline__ float QuerySum(const QueryRow<kScaled>& row, int t,
+                                          float factor) {
   float sum = 0;
 #pragma unroll 4
   for (int step = 0; step < Order::kSteps; ++step) {
@@ -107,11 +125,11 @@ __device__ __forceinline__ float QuerySum(const u8* row, int t, float factor) {
 }
 
 // The two operand words of one step of one row, for each part.
-template <class Element, class Operand, class Order>
+template <class Element, class Operand, class Order, bool kScaled>
 __device__ __forceinline__ void QueryStep(
-    const u8* row, int step, int t, float factor,
-    u32 (&out)[kQueryParts<Element, Operand>][2]) {
-  constexpr int kParts = kQueryParts<Element, Operand>;
+    const QueryRow<kScaled>& row, int step, int t, float factor,
+    u32 (&out)[kQueryParts<Element, Operand, kScaled>][2]) {
+  constexpr int kParts = kQueryParts<Element, Operand, kScaled>;
   float x[4];
   LoadQueryStep<Element, Order>(row, step, t, x);
 #pragma unroll

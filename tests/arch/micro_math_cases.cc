@@ -119,6 +119,32 @@ MicroCase RoundEvenCase() {
   return EachCase("round_even", 1, std::move(in), std::move(expected));
 }
 
+// Integers, halves and their neighbours, and anything.
+MicroCase RoundingCase(const char* file, double (*round)(double)) {
+  std::vector<uint32_t> in = SpecialAndRandom(10000, 13);
+  for (int half = 0; half <= 600; ++half) {
+    for (const uint32_t word : WithNeighbours({F32(half / 2.0)})) {
+      in.push_back(word);
+    }
+  }
+  std::vector<uint32_t> expected;
+  for (const uint32_t bits : in) {
+    expected.push_back(IsNan(bits) ? kNan : F32(round(Float(bits))));
+  }
+  return EachCase(file, 1, std::move(in), std::move(expected));
+}
+
+// The root of an f32 in double, rounded again, is the correctly rounded one.
+MicroCase SqrtCase() {
+  std::vector<uint32_t> in = SpecialAndRandom(10000, 14);
+  std::vector<uint32_t> expected;
+  for (const uint32_t bits : in) {
+    const double root = std::sqrt(static_cast<double>(Float(bits)));
+    expected.push_back(std::isnan(root) ? kNan : F32(root));
+  }
+  return EachCase("sqrt", 1, std::move(in), std::move(expected));
+}
+
 // The results that subnormal numbers count as zero for.
 uint32_t Flushed(double value) {
   const float rounded = static_cast<float>(value);
@@ -173,6 +199,10 @@ std::vector<MicroCase> MathCases() {
       ExtremeCase("max_nan", Extreme::kMaxNan),
       ExtremeCase("min", Extreme::kMin),
       RoundEvenCase(),
+      RoundingCase("floor", std::floor),
+      RoundingCase("ceil", std::ceil),
+      RoundingCase("trunc", std::trunc),
+      SqrtCase(),
       Exp2Case(),
       Log2Case(),
   };

@@ -105,7 +105,7 @@ kv.kernel @a {
 // -----
 
 kv.kernel @a {
-  // expected-error @below {{a launch argument is one f32 or one per kv head, not '!kv.scale<n>'}}
+  // expected-error @below {{a launch argument is one f32, one per kv head or one per kv head and channel of its side, not '!kv.scale<n>'}}
   %s = kv.arg_scale "k_scale" : !kv.scale<n>
   kv.yield
 }
@@ -288,7 +288,7 @@ kv.kernel @a {
   %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
   %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
   %s = kv.dot %q, %k reduce(d) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
-  // expected-error @below {{is either softcap or alibi; write one kv.map each}}
+  // expected-error @below {{is one of softcap, alibi and score; write one kv.map each}}
   %t = kv.map %s softcap(30.0) alibi : !kv.mat<m x n, f32>
   kv.yield
 }
@@ -300,7 +300,7 @@ kv.kernel @a {
   %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
   %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
   %s = kv.dot %q, %k reduce(d) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
-  // expected-error @below {{is either softcap or alibi; write one kv.map each}}
+  // expected-error @below {{is one of softcap, alibi and score; write one kv.map each}}
   %t = kv.map %s : !kv.mat<m x n, f32>
   kv.yield
 }
@@ -343,7 +343,7 @@ kv.kernel @a {
 kv.kernel @a {
   %x = kv.load_rows "k" : !kv.mat<n x d, bf16>
   %g = kv.load_scale "k" : !kv.scale<n>
-  // expected-error @below {{a given scale is one value or one per kv head, not '!kv.scale<n>'}}
+  // expected-error @below {{a given scale is one value, one per kv head or one per kv head and channel, not '!kv.scale<n>'}}
   %c = kv.quantize %x given(%g) : (!kv.mat<n x d, bf16>, !kv.scale<n>) -> !kv.codes<n x d, e4m3>
   kv.yield
 }
@@ -387,5 +387,157 @@ kv.kernel @a {
   %r = kv.dequant %c : (!kv.codes<n x e, e4m3>) -> !kv.mat<n x e, f32>
   // expected-error @below {{input is '!kv.mat<n x e, f32>', not 'n x d' of f32}}
   kv.store_rows "k" %r : !kv.mat<n x e, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %dot = kv.dot %q, %k reduce(d) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  %t = kv.map %dot score {
+  ^bb0(%s: f32, %i: i32, %j: i32, %h: i32):
+    // expected-error @below {{'math.sin' op may not stand in a score function; allowed: arith.constant, arith.cmpf, arith.cmpi, arith.addf, arith.addi, }}
+    %r = math.sin %s : f32
+    kv.return %r
+  } : !kv.mat<m x n, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %dot = kv.dot %q, %k reduce(d) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  %t = kv.map %dot score {
+  ^bb0(%s: f32, %i: i32, %j: i32, %h: i32):
+    // expected-error @below {{'arith.extf' op may not stand in a score function}}
+    %w = arith.extf %s : f32 to f64
+    %r = arith.truncf %w : f64 to f32
+    kv.return %r
+  } : !kv.mat<m x n, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %dot = kv.dot %q, %k reduce(d) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  %t = kv.map %dot score {
+  ^bb0(%s: f32, %i: i32, %j: i32, %h: i32):
+    // expected-error @below {{'arith.constant' op is no f32, i32 or i1; a score function computes with these; write the constant as one of them}}
+    %w = arith.constant 1.0 : f64
+    %x = arith.addf %w, %w : f64
+    %r = math.absf %s : f32
+    kv.return %r
+  } : !kv.mat<m x n, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %dot = kv.dot %q, %k reduce(d) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  %t = kv.map %dot score {
+  ^bb0(%s: f32, %i: i32, %j: i32, %h: i32):
+    %b = arith.cmpi eq, %i, %j : i32
+    // expected-error @below {{'arith.maxsi' op takes ('i1', 'i1') to ('i1'); in a score function it takes (i32, i32); convert the operands}}
+    %x = arith.maxsi %b, %b : i1
+    %r = math.absf %s : f32
+    kv.return %r
+  } : !kv.mat<m x n, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %dot = kv.dot %q, %k reduce(d) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  %t = kv.map %dot score {
+  ^bb0(%s: f32, %i: i32, %j: i32, %h: i32):
+    // expected-error @below {{'arith.mulf' op has the attribute 'fastmath', which no device text expresses; a score function is computed as written; leave it out}}
+    %r = arith.mulf %s, %s fastmath<fast> : f32
+    kv.return %r
+  } : !kv.mat<m x n, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %dot = kv.dot %q, %k reduce(d) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  %t = kv.map %dot score {
+  ^bb0(%s: f32, %i: i32, %j: i32, %h: i32):
+    %x = arith.constant true
+    // expected-error @below {{'arith.cmpi' op compares 'i1', 'i1'; a score function compares (i32, i32); convert first}}
+    %b = arith.cmpi eq, %x, %x : i1
+    %r = math.absf %s : f32
+    kv.return %r
+  } : !kv.mat<m x n, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %dot = kv.dot %q, %k reduce(d) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  // expected-error @below {{'kv.map' op has a function of ('f32', 'i32', 'i32'); a score function is (score: f32, q_position: i32, kv_position: i32, q_head: i32) -> f32; give it these}}
+  %t = kv.map %dot score {
+  ^bb0(%s: f32, %i: i32, %j: i32):
+    %r = math.absf %s : f32
+    kv.return %r
+  } : !kv.mat<m x n, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %dot = kv.dot %q, %k reduce(d) : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  %outside = arith.constant 1.0 : f32
+  %t = kv.map %dot score {
+  ^bb0(%s: f32, %i: i32, %j: i32, %h: i32):
+    // expected-error @below {{'math.absf' op uses a value from outside the function; a score function sees its arguments only}}
+    %r = math.absf %outside : f32
+    kv.return %r
+  } : !kv.mat<m x n, f32>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{a launch argument is one f32, one per kv head or one per kv head and channel of its side, not '!kv.scale<h x d>'}}
+  %s = kv.arg_scale "v_scale" : !kv.scale<h x d>
+  kv.yield
+}
+
+// -----
+
+kv.kernel @a {
+  // expected-error @below {{a launch argument is one f32, one per kv head or one per kv head and channel of its side, not '!kv.scale<h x d>'}}
+  %s = kv.arg_scale "sm_scale" : !kv.scale<h x d>
   kv.yield
 }

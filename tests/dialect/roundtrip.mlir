@@ -37,8 +37,18 @@ kv.kernel @attention spec("decode/bf16/d64/g1/page16/bf16") tile("8x64/3/4") {
   %capped = kv.map %shifted softcap(3.000000e+01) : !kv.mat<m x n, f32>
   // CHECK: %[[BIAS:.*]] = kv.map %{{.*}} alibi : !kv.mat<m x n, f32>
   %biased = kv.map %capped alibi : !kv.mat<m x n, f32>
-  // CHECK: kv.mask %[[BIAS]] causal window(4096) : !kv.mat<m x n, f32>
-  %windowed = kv.mask %biased causal window(4096) : !kv.mat<m x n, f32>
+  // CHECK: %[[OWN:.*]] = kv.map %[[BIAS]] score {
+  // CHECK-NEXT: ^bb0(%[[S:.*]]: f32, %{{.*}}: i32, %{{.*}}: i32, %{{.*}}: i32):
+  // CHECK-NEXT: %[[X:.*]] = math.tanh %[[S]] : f32
+  // CHECK-NEXT: kv.return %[[X]]
+  // CHECK-NEXT: } : !kv.mat<m x n, f32>
+  %own = kv.map %biased score {
+  ^bb0(%score: f32, %i: i32, %j: i32, %h: i32):
+    %x = math.tanh %score : f32
+    kv.return %x
+  } : !kv.mat<m x n, f32>
+  // CHECK: kv.mask %[[OWN]] causal window(4096) : !kv.mat<m x n, f32>
+  %windowed = kv.mask %own causal window(4096) : !kv.mat<m x n, f32>
   // CHECK: kv.mask %{{.*}} custom window(9) selected(16) : !kv.mat<m x n, f32>
   %masked = kv.mask %windowed custom window(9) selected(16) : !kv.mat<m x n, f32>
   // CHECK: kv.mask %{{.*}} : !kv.mat<m x n, f32>

@@ -2,7 +2,7 @@
 
 // IR that is right, but that no template can serve, is refused by name.
 
-// expected-error @below {{kv.scale has no template: a scale over 'd' on an operand or on masked scores; templates serve scales over nothing, heads and tokens, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; use a format that needs none}}
+// expected-error @below {{kv.scale has no template: a scale over 'd' on an operand or on masked scores; templates serve scales over nothing, heads and tokens, given scales over heads and channels, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; use a format that needs none}}
 kv.kernel @k_channel spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
   %q = kv.load_q : !kv.mat<m x d, bf16>
   %kc = kv.load_codes "k" : !kv.codes<n x d, e4m3>
@@ -23,7 +23,7 @@ kv.kernel @k_channel spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
 
 // -----
 
-// expected-error @below {{kv.scale has no template: a scale over 'n x d/16' from kv.load_scale; templates serve scales over nothing, heads and tokens, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; use a format that needs none}}
+// expected-error @below {{kv.scale has no template: a scale over 'n x d/16' from kv.load_scale; templates serve scales over nothing, heads and tokens, given scales over heads and channels, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; use a format that needs none}}
 kv.kernel @k_partial spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
   %q = kv.load_q : !kv.mat<m x d, bf16>
   %kc = kv.load_codes "k" : !kv.codes<n x d, e4m3>
@@ -44,7 +44,7 @@ kv.kernel @k_partial spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
 
 // -----
 
-// expected-error @below {{kv.decode has no template: a minimum without a row scale before it; templates serve scales over nothing, heads and tokens, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; store a scale of 1}}
+// expected-error @below {{kv.decode has no template: a minimum without a row scale before it; templates serve scales over nothing, heads and tokens, given scales over heads and channels, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; store a scale of 1}}
 kv.kernel @k_minimum spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
   %q = kv.load_q : !kv.mat<m x d, bf16>
   %kc = kv.load_codes "k" : !kv.codes<n x d, e4m3>
@@ -65,7 +65,7 @@ kv.kernel @k_minimum spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
 
 // -----
 
-// expected-error @below {{kv.scale has no template: a scale over 'e' from kv.load_scale; templates serve scales over nothing, heads and tokens, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; use a format that needs none}}
+// expected-error @below {{kv.scale has no template: a scale over 'e' from kv.load_scale; templates serve scales over nothing, heads and tokens, given scales over heads and channels, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; use a format that needs none}}
 kv.kernel @v_channel spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
   %q = kv.load_q : !kv.mat<m x d, bf16>
   %kc = kv.load_codes "k" : !kv.codes<n x d, e4m3>
@@ -86,7 +86,7 @@ kv.kernel @v_channel spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
 
 // -----
 
-// expected-error @below {{kv.scale has no template: a scale over 'n x e/16' from kv.load_scale; templates serve scales over nothing, heads and tokens, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; use a format that needs none}}
+// expected-error @below {{kv.scale has no template: a scale over 'n x e/16' from kv.load_scale; templates serve scales over nothing, heads and tokens, given scales over heads and channels, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; use a format that needs none}}
 kv.kernel @v_block spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
   %q = kv.load_q : !kv.mat<m x d, bf16>
   %kc = kv.load_codes "k" : !kv.codes<n x d, e4m3>
@@ -107,7 +107,7 @@ kv.kernel @v_block spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
 
 // -----
 
-// expected-error @below {{kv.shift has no template: a minimum behind a uniform scale; templates serve scales over nothing, heads and tokens, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; use a format that needs none}}
+// expected-error @below {{kv.shift has no template: a minimum behind a uniform scale; templates serve scales over nothing, heads and tokens, given scales over heads and channels, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; use a format that needs none}}
 kv.kernel @v_minimum spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
   %q = kv.load_q : !kv.mat<m x d, bf16>
   %kc = kv.load_codes "k" : !kv.codes<n x d, e4m3>
@@ -129,7 +129,7 @@ kv.kernel @v_minimum spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
 
 // -----
 
-// expected-error @below {{kv.scale has no template: two row scales on one side; templates serve scales over nothing, heads and tokens, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; store their product}}
+// expected-error @below {{kv.scale has no template: two row scales on one side; templates serve scales over nothing, heads and tokens, given scales over heads and channels, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; store their product}}
 kv.kernel @two_rows spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
   %q = kv.load_q : !kv.mat<m x d, bf16>
   %kc = kv.load_codes "k" : !kv.codes<n x d, e4m3>
@@ -151,7 +151,7 @@ kv.kernel @two_rows spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
 
 // -----
 
-// expected-error @below {{kv.scale has no template: a uniform scale behind kv.map; templates serve scales over nothing, heads and tokens, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; scale before mapping}}
+// expected-error @below {{kv.scale has no template: a uniform scale behind kv.map; templates serve scales over nothing, heads and tokens, given scales over heads and channels, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; scale before mapping}}
 kv.kernel @late_uniform spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
   %q = kv.load_q : !kv.mat<m x d, bf16>
   %kc = kv.load_codes "k" : !kv.codes<n x d, e4m3>
@@ -191,7 +191,7 @@ kv.kernel @one_side spec("store/bf16/d128/g1/page16/bf16") tile("16x0/1/4") {
 
 // -----
 
-// expected-error @below {{kv.quantize to e5m2 with 0 stored and 1 given scales has no template; row quantizers: bf16, f16, e4m3_tensor, e4m3_head, e4m3_row, e5m2_tensor, int8_row, int4_row, nvfp4_row, nvfp4, mxfp8, mxfp4; use one of these formats}}
+// expected-error @below {{kv.quantize to e5m2 with 0 stored and 1 given scales has no template; row quantizers: bf16, f16, e4m3_tensor, e4m3_head, e4m3_channel, e4m3_row, e5m2_tensor, int8_row, int4_row, nvfp4_row, nvfp4, mxfp8, mxfp4; use one of these formats}}
 kv.kernel @head_scale spec("store/bf16/d128/g1/page16/bf16") tile("16x0/1/4") {
   %x = kv.load_rows "k" : !kv.mat<n x d, bf16>
   %g = kv.arg_scale "k_scale" : !kv.scale<h>
@@ -203,7 +203,7 @@ kv.kernel @head_scale spec("store/bf16/d128/g1/page16/bf16") tile("16x0/1/4") {
 
 // -----
 
-// expected-error @below {{kv.map has no template: alibi before another map or scale; templates serve scales over nothing, heads and tokens, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; make alibi the last op before kv.mask}}
+// expected-error @below {{kv.map has no template: alibi or score before another map or scale; templates serve scales over nothing, heads and tokens, given scales over heads and channels, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; make it the last op before kv.mask}}
 kv.kernel @alibi_before_softcap spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
   %q = kv.load_q : !kv.mat<m x d, bf16>
   %kc = kv.load_codes "k" : !kv.codes<n x d, e4m3>
@@ -225,7 +225,7 @@ kv.kernel @alibi_before_softcap spec("decode/bf16/d128/g4/page16/bf16") tile("8x
 
 // -----
 
-// expected-error @below {{kv.dequant has no template: a row scale and a given one; templates serve scales over nothing, heads and tokens, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; store their product}}
+// expected-error @below {{kv.dequant has no template: a row scale and a given one; templates serve scales over nothing, heads and tokens, given scales over heads and channels, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; store their product}}
 kv.kernel @gather_two_scales spec("gather/e4m3_row/d128/g1/page16/bf16") tile("16x0/1/4") {
   %c = kv.load_codes "k" : !kv.codes<n x d, e4m3>
   %s = kv.load_scale "k" : !kv.scale<n>
@@ -244,4 +244,46 @@ kv.kernel @gather_one_side spec("gather/e4m3_row/d128/g1/page16/bf16") tile("16x
   %k = kv.dequant %c : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
   kv.store_rows "k" %k : !kv.mat<n x d, f32>
   kv.yield
+}
+
+// -----
+
+// expected-error @below {{kv.scale has no template: two channel scales on one side; templates serve scales over nothing, heads and tokens, given scales over heads and channels, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; give their product}}
+kv.kernel @two_channel_scales spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %kc = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.dequant %kc : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %s = kv.dot %q, %k reduce(d)
+      : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  %t = kv.mask %s : !kv.mat<m x n, f32>
+  %p, %lse = kv.softmax %t over(n) : !kv.mat<m x n, f32> -> !kv.mat<m, f32>
+  %vc = kv.load_codes "v" : !kv.codes<n x e, e4m3>
+  %g = kv.arg_scale "v_scale" : !kv.scale<h x e>
+  %v = kv.dequant %vc scales(%g, %g)
+      : (!kv.codes<n x e, e4m3>, !kv.scale<h x e>, !kv.scale<h x e>) -> !kv.mat<n x e, f32>
+  %o = kv.dot %p, %v reduce(n)
+      : !kv.mat<m x n, f32>, !kv.mat<n x e, f32> -> !kv.mat<m x e, f32>
+  kv.yield %o, %lse : !kv.mat<m x e, f32>, !kv.mat<m, f32>
+}
+
+// -----
+
+// expected-error @below {{kv.decode has no template: a minimum beside channel scales; templates serve scales over nothing, heads and tokens, given scales over heads and channels, minima over tokens, e4m3 block scales in the operand, and ue8m0 scales of blocks of 32 channels; use a format that needs none}}
+kv.kernel @minimum_and_channel spec("decode/bf16/d128/g4/page16/bf16") tile("8x64/3/4") {
+  %q = kv.load_q : !kv.mat<m x d, bf16>
+  %kc = kv.load_codes "k" : !kv.codes<n x d, e4m3>
+  %k = kv.dequant %kc : (!kv.codes<n x d, e4m3>) -> !kv.mat<n x d, f32>
+  %s = kv.dot %q, %k reduce(d)
+      : !kv.mat<m x d, bf16>, !kv.mat<n x d, f32> -> !kv.mat<m x n, f32>
+  %t = kv.mask %s : !kv.mat<m x n, f32>
+  %p, %lse = kv.softmax %t over(n) : !kv.mat<m x n, f32> -> !kv.mat<m, f32>
+  %vc = kv.load_codes "v" : !kv.codes<n x e, e4m3>
+  %g = kv.arg_scale "v_scale" : !kv.scale<h x e>
+  %r = kv.load_scale "v" : !kv.scale<n>
+  %min = kv.load_scale "v" minimum : !kv.scale<n>
+  %v = kv.dequant %vc scales(%r, %g) minimum(%min)
+      : (!kv.codes<n x e, e4m3>, !kv.scale<n>, !kv.scale<h x e>, !kv.scale<n>) -> !kv.mat<n x e, f32>
+  %o = kv.dot %p, %v reduce(n)
+      : !kv.mat<m x n, f32>, !kv.mat<n x e, f32> -> !kv.mat<m x e, f32>
+  kv.yield %o, %lse : !kv.mat<m x e, f32>, !kv.mat<m, f32>
 }

@@ -54,10 +54,22 @@ Tile TileFor(const KernelSpec& spec) {
   return {};
 }
 
+std::string ReadText(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  EXPECT_TRUE(stream) << path;
+  return std::string{std::istreambuf_iterator<char>(stream), {}};
+}
+
+// The score function of SPECs that name one, and the digest they name it by.
+constexpr char kScoreFile[] =
+    KVFORGE_TEST_DATA "/../examples/relative_bias.mlir";
+constexpr char kScoreDigest[] = "479c88ba3c54e9a26373095a00c4b6fe";
+
 std::string Emit(const std::string& spec_text, const std::string& gpu) {
   const KernelSpec spec = Spec(spec_text);
   const absl::StatusOr<KernelText> text =
-      CompileToText(spec, Target(gpu), TileFor(spec));
+      CompileToText(spec, Target(gpu), TileFor(spec),
+                    spec.score.empty() ? "" : ReadText(kScoreFile));
   EXPECT_TRUE(text.ok()) << spec_text << " for " << gpu << ": "
                          << text.status();
   return text.ok() ? text->source : "";
@@ -108,6 +120,11 @@ std::vector<GoldenCase> GoldenCases() {
            "merge/d64/f32",
        }) {
     cases.push_back({spec, "sm_80"});
+  }
+  for (const char* kernel : {"decode", "extend"}) {
+    cases.push_back({absl::StrCat(kernel, "/e4m3_row/d64/g4/page16/bf16/score=",
+                                  kScoreDigest),
+                     "sm_80"});
   }
   return cases;
 }
@@ -238,6 +255,27 @@ TEST(CompileToText, RefusesByNameAndCode) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr("8x32/2/4"));
   }
+}
+
+TEST(CompileToText, AScoreFunctionNeedsItsOwnText) {
+  const KernelSpec spec =
+      Spec(absl::StrCat("decode/bf16/d64/g1/page16/bf16/score=", kScoreDigest));
+  const absl::Status missing =
+      CompileToText(spec, Target("sm_80"), TileFor(spec)).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(missing.message()),
+              HasSubstr(absl::StrCat("the text of score function ",
+                                     kScoreDigest, " is not known")));
+  const absl::Status other =
+      CompileToText(spec, Target("sm_80"), TileFor(spec),
+                    "func.func @f(%s: f32, %i: i32, %j: i32, %h: i32) -> f32 "
+                    "{ return %s : f32 }")
+          .status();
+  EXPECT_EQ(other.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(
+      std::string(other.message()),
+      HasSubstr(absl::StrCat("the SPEC asks for score function ", kScoreDigest,
+                             "; the text that was given is ")));
 }
 
 TEST(EmitStage, EachStageShowsItsPass) {

@@ -32,6 +32,7 @@ INSTANTIATE_TEST_SUITE_P(
                       RowCase{"f16", 80, 160},           // 2 D
                       RowCase{"e4m3_tensor", 128, 128},  // D
                       RowCase{"e4m3_head", 96, 96},      // D
+                      RowCase{"e4m3_channel", 80, 80},   // D
                       RowCase{"e4m3_row", 128, 132},     // D + 4
                       RowCase{"e5m2_tensor", 64, 64},    // D
                       RowCase{"int8_row", 96, 100},      // D + 4
@@ -47,9 +48,11 @@ TEST(Format, UnknownNameListsTheFormats) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(std::string(status.message()),
             "format 'e4m3' does not exist; the formats are bf16, f16, "
-            "e4m3_tensor, e4m3_head, e4m3_row, e5m2_tensor, int8_row, "
-            "int4_row, nvfp4_row, nvfp4, mxfp8, mxfp4; kernels are generated "
-            "for bf16, f16, e4m3_tensor, e4m3_head, e4m3_row, e5m2_tensor, "
+            "e4m3_tensor, e4m3_head, e4m3_channel, e4m3_row, e5m2_tensor, "
+            "int8_row, int4_row, nvfp4_row, nvfp4, mxfp8, mxfp4; kernels are "
+            "generated "
+            "for bf16, f16, e4m3_tensor, e4m3_head, e4m3_channel, e4m3_row, "
+            "e5m2_tensor, "
             "int8_row, int4_row, nvfp4_row, nvfp4, mxfp8, mxfp4: use one of "
             "these");
 }

@@ -62,7 +62,8 @@ TEST(RowCodecGolden, EveryRecordedRowIsExact) {
     formats.insert(std::string(golden->k.format->name));
     formats.insert(std::string(golden->v.format->name));
   }
-  EXPECT_EQ(formats.size(), std::size(kFormats) - 1) << "all but f16";
+  EXPECT_EQ(formats.size(), std::size(kFormats) - 2)
+      << "all but f16 and e4m3_channel";
   EXPECT_GT(rows, 5000);
 }
 
@@ -154,6 +155,23 @@ TEST(RowCodec, NanCodesAreThoseOfTheDefinition) {
   EXPECT_TRUE(std::isnan(nvfp4.row_scale));
   EXPECT_EQ(nvfp4.codes, std::vector<uint8_t>(kHeadDim / 2, 0));
   EXPECT_EQ(nvfp4.block_scales, std::vector<uint8_t>(kHeadDim / 16, 0x7f));
+}
+
+// 448, 1 and -3 over 2, 0.5 and 4: e4m3 224 is 0x76, 2 is 0x40, -0.75 is 0xb4.
+TEST(RowCodec, EachChannelHasItsOwnGivenScale) {
+  std::vector<float> row(16, 0.0f), scales(16, 1.0f);
+  row[0] = 448, row[1] = 1, row[2] = -3;
+  scales[0] = 2, scales[1] = 0.5f, scales[2] = 4;
+  const GivenScales given(scales);
+  const QuantizedRow stored = QuantizeRow(Format("e4m3_channel"), row, given);
+  EXPECT_EQ(stored.codes[0], 0x76);
+  EXPECT_EQ(stored.codes[1], 0x40);
+  EXPECT_EQ(stored.codes[2], 0xb4);
+  const std::vector<double> values =
+      DequantizeRow(Format("e4m3_channel"), stored, given);
+  EXPECT_EQ(values[0], 448);
+  EXPECT_EQ(values[1], 1);
+  EXPECT_EQ(values[2], -3);
 }
 
 TEST(RowCodec, GivenScaleDivides) {

@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <thread>
 
@@ -211,6 +214,25 @@ TEST(Launch, AHundredThousandCollectivesOfABlockTakeWellUnderTenSeconds) {
       std::chrono::steady_clock::now() - start;
   EXPECT_LT(seconds.count(), 10.0);
   RecordProperty("seconds", std::to_string(seconds.count()));
+}
+
+// A process may hold a thousand kernels, and Linux gives it 65,530 maps.
+TEST(Memory, KernelsShareTheirFiberStacks) {
+  const auto maps = [] {
+    std::ifstream file("/proc/self/maps");
+    return std::count(std::istreambuf_iterator<char>(file), {}, '\n');
+  };
+  TestLaunch launch;
+  launch.threads = 256;
+  std::vector<std::unique_ptr<HostModule>> modules;
+  modules.push_back(Load("args.out[t] = t;"));
+  Output(*modules[0], launch);
+  const auto before = maps();
+  for (int i = 0; i < 8; ++i) {
+    modules.push_back(Load("args.out[t] = t;"));
+    Output(*modules.back(), launch);
+  }
+  EXPECT_LT(maps() - before, 8 * 32);
 }
 
 }  // namespace

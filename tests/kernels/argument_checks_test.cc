@@ -187,6 +187,16 @@ TEST(Store, HeadScalesMustBeInMemory) {
       "heads; pass memory of the engine's target");
 }
 
+TEST(Store, ChannelScalesMustBeInMemory) {
+  const Bench bench(Generated(SmallCase("e4m3_channel")));
+  StoreArgs args = bench.target->StoreArguments();
+  args.v.scale_ptr = nullptr;
+  EXPECT_EQ(
+      RunStore(*bench.Kernel(KernelKind::kStore), args, nullptr).message(),
+      "store: v.scale_ptr is null; it must point to the f32 scales of the 2 kv "
+      "heads' 64 channels; pass memory of the engine's target");
+}
+
 TEST(Store, NothingToDoNeedsNoPointers) {
   const Bench bench(Generated(SmallCase("e4m3_row")));
   StoreArgs args = {};

@@ -126,8 +126,7 @@ TEST(CacheGeometry, RefusesWhatItCannotSize) {
 }
 
 TEST(CacheGeometry, RefusesPagesWhoseBytesOverflow) {
-  CacheGeometry geometry =
-      Geometry("bf16", "bf16", 128, 128, 1 << 30, 1 << 30);
+  CacheGeometry geometry = Geometry("bf16", "bf16", 128, 128, 1 << 30, 1 << 30);
   EXPECT_EQ(CheckGeometry(geometry).message(),
             "cache geometry: a page of 1073741824 tokens and 1073741824 kv "
             "heads, page_pad_bytes = 0, first_page_byte = 0; up to 4294967296 "

@@ -1,7 +1,9 @@
 // Faults of addressing that reached users of such libraries: the smallest input
-// of each. Numbers are those of CASES.md.
-#include <cstring>
+// of each. Numbers are those of docs/cases.md.
+#include <algorithm>
+#include <cmath>
 
+#include "kernels/layer_map.h"
 #include "kernels/store.h"
 #include "tests/kernels/test_engine.h"
 
@@ -21,19 +23,14 @@ CaseOptions Small(const std::string& format = "e4m3_row", int head_dim = 64) {
   return options;
 }
 
-// Copies rows to where a view with other strides has them.
+// Copies rows to where a view with other strides has them; both on the target.
 void Scatter(const unsigned char* from, int64_t from_stride, unsigned char* to,
              int64_t to_stride, int64_t row_bytes, int64_t rows) {
+  std::vector<unsigned char> row(row_bytes);
   for (int64_t i = 0; i < rows; ++i) {
-    std::memcpy(to + i * to_stride, from + i * from_stride, row_bytes);
+    ReadTarget(row.data(), from + i * from_stride, row_bytes);
+    WriteTarget(to + i * to_stride, row.data(), row_bytes);
   }
-}
-
-TargetBuffer Buffer(size_t bytes, size_t alignment = 16) {
-  absl::StatusOr<TargetBuffer> buffer =
-      TargetBuffer::Allocate(HostEngine(), bytes, alignment);
-  EXPECT_TRUE(buffer.ok()) << buffer.status();
-  return *std::move(buffer);
 }
 
 TEST(Case01, SourcesWithPitchesOfTheirOwn) {
@@ -44,7 +41,7 @@ TEST(Case01, SourcesWithPitchesOfTheirOwn) {
   Bench bench(Generated(options));
   const auto kernel = bench.Kernel(KernelKind::kStore);
   // Elements of 2 bytes: 1152 a row of fused q, k and v; 384 a dense one.
-  TargetBuffer fused = Buffer(8 * 1152 * 2);
+  TargetBuffer fused = Allocated(8 * 1152 * 2);
   for (bool key : {true, false}) {
     Bench fresh(bench.problem);
     StoreArgs args = fresh.target->StoreArguments();
@@ -73,8 +70,8 @@ TEST(Case03, PageStridePast32Bits) {
     StoreArgs store = bench.target->StoreArguments();
     AttentionArgs attention = bench.target->AttentionArguments();
     const int64_t page_bytes = store.k.codes.page_stride;
-    TargetBuffer k = Buffer(stride * bench.problem.num_pages);
-    TargetBuffer v = Buffer(stride * bench.problem.num_pages);
+    TargetBuffer k = Allocated(stride * bench.problem.num_pages);
+    TargetBuffer v = Allocated(stride * bench.problem.num_pages);
     store.k.codes.base = k.as<unsigned char>();
     store.v.codes.base = v.as<unsigned char>();
     store.k.codes.page_stride = store.v.codes.page_stride = stride;
@@ -83,23 +80,16 @@ TEST(Case03, PageStridePast32Bits) {
     attention.k = store.k;
     attention.v = store.v;
     bench.ExpectAllRight(attention);
-    // The codes are those of a dense cache.
-    unsigned char* dense = bench.target->AttentionArguments().k.codes.base;
-    Scatter(k.as<unsigned char>(), stride, dense, page_bytes, page_bytes,
-            bench.problem.num_pages);
-    Scatter(v.as<unsigned char>(), stride,
-            bench.target->AttentionArguments().v.codes.base, page_bytes,
-            page_bytes, bench.problem.num_pages);
-    // What was never written is zero in the sparse buffers.
-    const int64_t slots = bench.target->cache().num_slots();
-    std::vector<bool> used(slots, false);
-    for (int64_t slot : bench.problem.slot_mapping) used[slot] = true;
-    for (const CacheView& view : {bench.target->AttentionArguments().k,
-                                  bench.target->AttentionArguments().v}) {
-      for (int64_t slot = 0; slot < slots; ++slot) {
-        if (used[slot]) continue;
-        std::memset(view.codes.base + slot / 16 * page_bytes + slot % 16 * 128,
-                    kPoison, 128);
+    // The codes are those of a dense cache, which nothing else was written to.
+    constexpr int64_t kSlotBytes = 2 * 64;
+    const AttentionArgs dense = bench.target->AttentionArguments();
+    for (int64_t slot : bench.problem.slot_mapping) {
+      const int64_t in_page = slot % 16 * kSlotBytes;
+      for (const auto& [from, to] :
+           {std::pair{k.as<unsigned char>(), dense.k.codes.base},
+            {v.as<unsigned char>(), dense.v.codes.base}}) {
+        Scatter(from + slot / 16 * stride + in_page, 0,
+                to + slot / 16 * page_bytes + in_page, 0, kSlotBytes, 1);
       }
     }
     KVFORGE_EXPECT_OK(bench.target->CheckStored());
@@ -107,12 +97,14 @@ TEST(Case03, PageStridePast32Bits) {
 }
 
 TEST(Case04, RowStridesPast32Bits) {
-  Bench bench(Generated(Small()));
+  CaseOptions options = Small();
+  options.kv_lens = {3, 5};  // eight rows 3 GiB apart
+  Bench bench(Generated(options));
   bench.Store();
   const int64_t stride = int64_t{3} << 30;
   const int64_t rows = bench.problem.total_q();
   AttentionArgs args = bench.target->AttentionArguments();
-  TargetBuffer q = Buffer(stride * rows);
+  TargetBuffer q = Allocated(stride * rows);
   Scatter(args.q, args.q_token_stride, q.as<unsigned char>(), stride,
           args.q_token_stride, rows);
   args.q = q.as<const unsigned char>();
@@ -122,7 +114,7 @@ TEST(Case04, RowStridesPast32Bits) {
   Bench fresh(bench.problem);
   StoreArgs store = fresh.target->StoreArguments();
   const int64_t tokens = bench.problem.tokens();
-  TargetBuffer source = Buffer(stride * tokens);
+  TargetBuffer source = Allocated(stride * tokens);
   Scatter(store.k_src.base, store.k_src.token_stride,
           source.as<unsigned char>(), stride, store.k_src.token_stride, tokens);
   store.k_src.base = source.as<const unsigned char>();
@@ -147,7 +139,7 @@ TEST(Case06, RowScalesInlineBehindTheCodesOfTwoLayers) {
   const int64_t pages =
       std::max(first.problem.num_pages, second.problem.num_pages);
   const int64_t plane = 16 * 2 * kRow;
-  TargetBuffer pool = Buffer(pages * plane * 4);
+  TargetBuffer pool = Allocated(pages * plane * 4);
   KVFORGE_EXPECT_OK(pool.Fill(kPoison));
   const auto place = [&](CacheView& view, int index) {
     view.codes.base = pool.as<unsigned char>() + index * plane;
@@ -185,6 +177,39 @@ TEST(Case07, HndWithAsManyHeadsAsSlots) {
   }
 }
 
+// Block g of a row has magnitude g + 1 times a power of two: a scale read from
+// another block's place changes the scores and the output. The bytes in the
+// cache are in order of g, as docs/formats.md has them.
+TEST(Case08, BlockScalesLieInOrderOfTheirBlocks) {
+  for (const char* format : {"nvfp4_row", "nvfp4", "mxfp8", "mxfp4"}) {
+    CaseOptions options = Small(format, 128);
+    options.k_scale = options.v_scale = 1;
+    const int block = (*FindFormat(format))->block;
+    options.k = options.v = [block](int64_t token, int head, int d) {
+      const int g = d / block;
+      return std::ldexp(static_cast<float>(d % 4 + 1), g - 3) *
+             (token % 2 == 0 ? 1.0f : -1.0f) * static_cast<float>(head + 1);
+    };
+    // Query t looks at one block of the keys only.
+    options.q = [block](int64_t token, int, int d) {
+      return d / block == token ? 0.25f : 0.0f;
+    };
+    Bench bench(Generated(options));
+    bench.Store();
+    bench.ExpectAllRight(bench.target->AttentionArguments());
+    const CacheView view = bench.target->StoreArguments().k;
+    const int64_t slot = bench.problem.slot_mapping[0];
+    std::vector<uint8_t> scales(128 / block);
+    ReadTarget(scales.data(),
+               view.block_scale.base +
+                   slot / 16 * view.block_scale.page_stride +
+                   slot % 16 * view.block_scale.slot_stride,
+               scales.size());
+    EXPECT_TRUE(std::is_sorted(scales.begin(), scales.end())) << format;
+    EXPECT_LT(scales.front(), scales.back()) << format;
+  }
+}
+
 TEST(Case09, Nvfp4HeadDimIsThatOfQ) {
   ExpectCaseRight(Small("nvfp4_row", 128), 0, 1);
 }
@@ -196,8 +221,7 @@ TEST(Case10, SlotPastThePoolIsSkipped) {
   // The cache ends at a guard page, and all its bytes have to stay poison.
   std::vector<int64_t> slots(problem.tokens(), args.num_slots);
   slots[0] = problem.slot_mapping[0];
-  TargetBuffer buffer = Buffer(slots.size() * 8, 8);
-  KVFORGE_EXPECT_OK(buffer.CopyFromHost(slots.data(), slots.size() * 8));
+  const TargetBuffer buffer = Uploaded(slots);
   args.slots = buffer.as<long long>();
   KVFORGE_EXPECT_OK(
       bench.target->Store(*bench.Kernel(KernelKind::kStore), args));
@@ -205,6 +229,61 @@ TEST(Case10, SlotPastThePoolIsSkipped) {
   stored[0] = slots[0];
   KVFORGE_EXPECT_OK(bench.target->cache().CheckStored(bench.problem.k,
                                                       bench.problem.v, stored));
+}
+
+// Layers 1 and 3 of a model in a pool of two: codes and scales go by one index.
+TEST(Case11, CodesAndScalesOfALayerShareItsIndexInThePool) {
+  const absl::StatusOr<LayerMap> map = LayerMap::Create({1, 3});
+  ASSERT_TRUE(map.ok()) << map.status();
+  ASSERT_EQ(map->size(), 2);
+  std::vector<std::unique_ptr<Bench>> layers;
+  for (int layer : {1, 3}) {
+    CaseOptions options = Small();
+    options.seed = layer;
+    layers.push_back(std::make_unique<Bench>(Generated(options)));
+  }
+  const AttentionCase& problem = layers[0]->problem;
+  const CacheGeometry geometry = GeometryOf(problem, kCaseLayouts[0]);
+  const auto plane_bytes = [&](PlaneKind kind) {
+    return PlaneBufferBytes(geometry, CacheSide::kKey, kind, problem.num_pages);
+  };
+  const int64_t codes_bytes = plane_bytes(PlaneKind::kCodes);
+  const int64_t scales_bytes = plane_bytes(PlaneKind::kRowScale);
+  TargetBuffer codes = Allocated(2 * 2 * codes_bytes);
+  TargetBuffer scales = Allocated(2 * 2 * scales_bytes);
+  KVFORGE_EXPECT_OK(codes.Fill(kPoison));
+  KVFORGE_EXPECT_OK(scales.Fill(kPoison));
+  // [layer of the pool, K or V, page, ...]
+  const auto place = [&](int layer, CacheView& view, int side) {
+    const absl::StatusOr<int> index = map->IndexOf(layer);
+    ASSERT_TRUE(index.ok()) << index.status();
+    view.codes.base =
+        codes.as<unsigned char>() + (*index * 2 + side) * codes_bytes;
+    view.row_scale.base =
+        scales.as<unsigned char>() + (*index * 2 + side) * scales_bytes;
+  };
+  for (int i = 0; i < 2; ++i) {
+    StoreArgs args = layers[i]->target->StoreArguments();
+    place(2 * i + 1, args.k, 0);
+    place(2 * i + 1, args.v, 1);
+    KVFORGE_EXPECT_OK(
+        layers[i]->target->Store(*layers[i]->Kernel(KernelKind::kStore), args));
+  }
+  for (int i = 0; i < 2; ++i) {
+    AttentionArgs args = layers[i]->target->AttentionArguments();
+    place(2 * i + 1, args.k, 0);
+    place(2 * i + 1, args.v, 1);
+    layers[i]->ExpectAllRight(args);
+  }
+  EXPECT_EQ(map->IndexOf(2).status().message(),
+            "layer map: layer 2 is not in this pool; it holds layers 1, 3; use "
+            "the pool that holds the layer");
+  EXPECT_EQ(LayerMap::Create({1, 3, 1}).status().message(),
+            "layer map: layer 1 is named twice; a layer lies in a pool once; "
+            "take one out");
+  EXPECT_EQ(LayerMap::Create({-1}).status().message(),
+            "layer map: layer -1 is negative; layers count from 0; correct the "
+            "list");
 }
 
 TEST(Case14And15, NegativeSlotsTouchNothing) {
@@ -270,8 +349,8 @@ TEST(Case40, SourceAlignedToTwoBytesOnly) {
     Bench bench(Generated(Small("e4m3_row", head_dim)));
     StoreArgs args = bench.target->StoreArguments();
     const int64_t bytes = args.k_src.token_stride * bench.problem.tokens();
-    TargetBuffer moved = Buffer(bytes + 2, 16);
-    std::memcpy(moved.as<unsigned char>() + 2, args.k_src.base, bytes);
+    TargetBuffer moved = Allocated(bytes + 2, 16);
+    Scatter(args.k_src.base, 0, moved.as<unsigned char>() + 2, 0, bytes, 1);
     args.k_src.base = moved.as<unsigned char>() + 2;
     KVFORGE_EXPECT_OK(
         bench.target->Store(*bench.Kernel(KernelKind::kStore), args));

@@ -178,7 +178,8 @@ TEST(Sinks, HugeAndMinusInfinity) {
                            {1e4f, -1e4f, -kInf, 0.0f}};
   const float out[] = {0.0f, 1.75f, 1.75f, 1.75f * 40 / 41};
   AttentionArgs args = bench.target->AttentionArguments();
-  args.sinks = sinks;
+  const TargetBuffer on_target = Uploaded(std::vector<float>(sinks, sinks + 4));
+  args.sinks = on_target.as<const float>();
   for (int b = 0; b < 2; ++b) {
     for (int h = 0; h < 4; ++h) {
       bench.problem.lse[b * 4 + h] = lse[b][h];
@@ -223,6 +224,23 @@ TEST(QueryOffsets, ThatBeginPastZeroLeaveTheRowsBefore) {
       CompareAttention(problem, absl::MakeConstSpan(out).subspan(before),
                        absl::MakeConstSpan(lse).subspan(70 * 4), true);
   EXPECT_TRUE(errors.ok()) << errors.worst_out << " " << errors.worst_lse;
+}
+
+// The text of a GPU with 99 KiB of shared memory a block.
+TEST(Case43, WideHeadsRunOnAGpuOfLittleSharedMemory) {
+  KVFORGE_HOST_ONLY("the text of sm_86");
+  absl::StatusOr<EngineOptions> engine_options = EngineOptionsFromEnvironment();
+  ASSERT_TRUE(engine_options.ok()) << engine_options.status();
+  engine_options->gpu = "sm_86";
+  const auto engine = Engine::Create(*std::move(engine_options));
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  CaseOptions options = Small("e4m3_row", {1, 3}, {40, 21});
+  options.head_dim = 512;
+  const CaseRun run = RunCase(**engine, Generated(options), 0, 1);
+  EXPECT_EQ(run.results.size(), 4u);
+  for (const KernelResult& result : run.results) {
+    EXPECT_TRUE(result.status.ok()) << result.kernel << ": " << result.status;
+  }
 }
 
 }  // namespace

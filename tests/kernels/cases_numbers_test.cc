@@ -1,12 +1,14 @@
-// Faults of scales and numbers. Numbers are those of CASES.md.
+// Faults of scales and numbers. Numbers are those of docs/cases.md.
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/formats/codec.h"
 #include "compiler/tile/tile_selector.h"
 #include "kernels/extend.h"
+#include "kernels/gather.h"
 #include "kernels/merge.h"
 #include "tests/kernels/test_engine.h"
 
@@ -67,9 +69,9 @@ TEST(Case25, GivenScalesReachEveryEntry) {
   AttentionArgs args = bench.target->AttentionArguments();
   bench.ExpectAllRight(args);
   // From device memory instead of the arguments.
-  const float scales[] = {0.25f, 0.5f};
-  args.k.scale_ptr = &scales[0];
-  args.v.scale_ptr = &scales[1];
+  const TargetBuffer scales = Uploaded<float>({0.25f, 0.5f});
+  args.k.scale_ptr = scales.as<const float>();
+  args.v.scale_ptr = scales.as<const float>() + 1;
   args.k.scale = args.v.scale = 77;
   bench.ExpectAllRight(args);
   // Without LSE.
@@ -326,23 +328,23 @@ TEST(Case34, MergeOfPrefixAndSuffix) {
   bench.Store();
   AttentionArgs args = bench.target->AttentionArguments();
   const auto extend = bench.Kernel(KernelKind::kExtend);
-  alignas(16) static float partial[2][64];
-  float partial_lse[2];
+  const TargetBuffer partial = Allocated(2 * 64 * 4);
+  const TargetBuffer partial_lse = Allocated(2 * 4);
   // 3072 tokens are 192 whole pages; the suffix has its own part of the table.
-  const int prefix_len = 3072, suffix_len = 64;
-  args.kv_lens = &prefix_len;
-  args.out = reinterpret_cast<unsigned char*>(partial[0]);
-  args.lse = &partial_lse[0];
+  const TargetBuffer lens = Uploaded<int>({3072, 64});
+  args.kv_lens = lens.as<const int>();
+  args.out = partial.as<unsigned char>();
+  args.lse = partial_lse.as<float>();
   KVFORGE_EXPECT_OK(RunExtend(*extend, {args, 1}, nullptr));
-  args.kv_lens = &suffix_len;
+  args.kv_lens = lens.as<const int>() + 1;
   args.page_table += 192;
-  args.out = reinterpret_cast<unsigned char*>(partial[1]);
-  args.lse = &partial_lse[1];
+  args.out = partial.as<unsigned char>() + 64 * 4;
+  args.lse = partial_lse.as<float>() + 1;
   KVFORGE_EXPECT_OK(RunExtend(*extend, {args, 1}, nullptr));
   MergeArgs merge = {};
   const AttentionArgs whole = bench.target->AttentionArguments();
-  merge.partial_out = partial[0];
-  merge.partial_lse = partial_lse;
+  merge.partial_out = partial.as<float>();
+  merge.partial_lse = partial_lse.as<float>();
   merge.out = whole.out;
   merge.out_row_stride = merge.out_head_stride = 256;
   merge.lse = whole.lse;
@@ -350,6 +352,8 @@ TEST(Case34, MergeOfPrefixAndSuffix) {
   merge.splits = 2;
   merge.rows = merge.heads = 1;
   KVFORGE_EXPECT_OK(RunMerge(*Prepared("merge/d64/f32"), merge, nullptr));
+  RecordExecuted(KernelKind::kMerge, kFormats[0], kFormats[0]);
+  KVFORGE_EXPECT_OK(SynchronizeTarget(TestEngine(), nullptr));
   bench.ExpectRight("merge");
 }
 
@@ -364,9 +368,9 @@ TEST(Case35, ColdPrefillAndExtendOverThePrefixAgree) {
   cold.ExpectRight("cold prefill");
   const std::vector<uint8_t> whole = *cold.target->Out();
   // The last 16 rows again, over a cache that holds what came before.
-  const int q_indptr[] = {0, 16};
+  const TargetBuffer q_indptr = Uploaded<int>({0, 16});
   args.q += 24 * args.q_token_stride;
-  args.q_indptr = q_indptr;
+  args.q_indptr = q_indptr.as<const int>();
   args.total_q = 16;
   KVFORGE_EXPECT_OK(cold.target->Extend(*kernel, args));
   const std::vector<uint8_t> chunk = *cold.target->Out();
@@ -414,6 +418,101 @@ TEST(Case37, NanAndInfStayInTheirRows) {
   }
 }
 
+// The engines whose texts decode e4m3 in different ways: by bit placement and
+// by the hardware's conversion. On a GPU, its own.
+std::vector<Engine*> EnginesOfEveryDecode() {
+  if (OnCuda() || ListingSpecs()) return {&TestEngine()};
+  static const std::vector<std::unique_ptr<Engine>> engines = [] {
+    std::vector<std::unique_ptr<Engine>> created;
+    for (const char* gpu : {"sm_80", "sm_89"}) {
+      EngineOptions options = TestEngine().options();
+      options.gpu = gpu;
+      absl::StatusOr<std::unique_ptr<Engine>> engine =
+          Engine::Create(std::move(options));
+      EXPECT_TRUE(engine.ok()) << engine.status();
+      created.push_back(*std::move(engine));
+    }
+    return created;
+  }();
+  return {engines[0].get(), engines[1].get()};
+}
+
+// A cache that holds every code once, read back as f32: codes 0x7F and 0xFF are
+// NaN, where placed bits alone would be 480.
+TEST(Case38, EveryCodeDecodesAsOnTheHost) {
+  constexpr int kRows = 4;
+  std::vector<uint8_t> codes(kRows * 64);
+  std::iota(codes.begin(), codes.end(), 0);
+  const std::vector<long long> slots = {0, 1, 2, 3};
+  for (Engine* engine : EnginesOfEveryDecode()) {
+    const auto spec = ParseSpec("gather/e4m3_tensor/d64/g1/page16/f32");
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    const auto gather = engine->Prepare(*spec);
+    ASSERT_TRUE(gather.ok()) << gather.status();
+    const TargetBuffer cache =
+        *TargetBuffer::FromHost(*engine, codes.data(), codes.size());
+    const TargetBuffer slot_buffer =
+        *TargetBuffer::FromHost(*engine, slots.data(), slots.size() * 8);
+    const TargetBuffer out =
+        *TargetBuffer::Allocate(*engine, 2 * codes.size() * 4);
+    GatherArgs args = {};
+    args.k.codes = {cache.as<unsigned char>(), 16 * 64, 64, 64};
+    args.k.scale = 0.5f;
+    args.v = args.k;
+    args.num_slots = 16;
+    args.num_kv_heads = 1;
+    args.num_rows = kRows;
+    args.slots = slot_buffer.as<const long long>();
+    args.k_out = {out.as<unsigned char>(), 64 * 4, 64 * 4};
+    args.v_out = {out.as<unsigned char>() + codes.size() * 4, 64 * 4, 64 * 4};
+    KVFORGE_EXPECT_OK(RunGather(**gather, args, nullptr));
+    KVFORGE_EXPECT_OK(SynchronizeTarget(*engine, nullptr));
+    const std::vector<float> values = Downloaded<float>(out);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const int code = static_cast<int>(i % 256);
+      const float expected = DecodeE4m3(static_cast<uint8_t>(code)) * 0.5f;
+      if ((code & 0x7F) == 0x7F) {
+        EXPECT_TRUE(std::isnan(expected));
+        EXPECT_TRUE(std::isnan(values[i])) << engine->gpu().name << " " << i;
+      } else {
+        EXPECT_EQ(values[i], expected) << engine->gpu().name << " " << i;
+      }
+    }
+  }
+}
+
+// The same codes on their way into a dot.
+TEST(Case38, NanCodesReachTheOutput) {
+  CaseOptions options = Small("e4m3_tensor", {1}, {40});
+  options.v = [](int64_t token, int, int d) {
+    return token == 7 && d == 5 ? kNan : 0.5f;
+  };
+  const AttentionCase values = Generated(options);
+  EXPECT_TRUE(std::isnan(values.out[5]));
+  EXPECT_EQ(values.out[4], values.out[6]);
+  options.v = nullptr;
+  options.k = [](int64_t token, int head, int d) {
+    return token == 7 && head == 1 && d == 5 ? kNan : 0.5f;
+  };
+  const AttentionCase keys = Generated(options);
+  EXPECT_TRUE(std::isnan(keys.lse[3]));
+  EXPECT_FALSE(std::isnan(keys.lse[0]));
+  for (Engine* engine : EnginesOfEveryDecode()) {
+    for (const AttentionCase* problem : {&values, &keys}) {
+      if (ListingSpecs()) {
+        PrepareCase(*problem, 0, 1);
+        continue;
+      }
+      for (const KernelResult& result :
+           RunCase(*engine, *problem, 0, 1).results) {
+        EXPECT_TRUE(result.status.ok())
+            << engine->gpu().name << " " << result.kernel << ": "
+            << result.status;
+      }
+    }
+  }
+}
+
 // Tiles other than the selector's: rows of one group spread over tiles.
 TEST(Case39, GroupsThatAreNoPowerOfTwoInEveryTile) {
   struct GroupCase {
@@ -432,11 +531,11 @@ TEST(Case39, GroupsThatAreNoPowerOfTwoInEveryTile) {
     for (KernelKind kind : {KernelKind::kExtend, KernelKind::kDecode}) {
       const KernelSpec spec = *CaseSpec(bench.problem, kind, SlotOrder::kNhd);
       for (const TileCandidate& candidate :
-           TileLadder(spec, HostEngine().gpu())) {
+           TileLadder(spec, TestEngine().gpu())) {
         // One tile of each height is enough; compiling takes long.
         if (!candidate.refused.empty()) continue;
         if (!heights.insert(candidate.tile.block_m).second) continue;
-        const auto kernel = HostEngine().Prepare(spec, candidate.tile);
+        const auto kernel = TestEngine().Prepare(spec, candidate.tile);
         ASSERT_TRUE(kernel.ok()) << kernel.status();
         if (kind == KernelKind::kExtend) {
           KVFORGE_EXPECT_OK(bench.target->Extend(**kernel, args));

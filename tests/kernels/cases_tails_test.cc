@@ -1,4 +1,5 @@
-// Faults of tails, padding and nothing at all. Numbers are those of CASES.md.
+// Faults of tails, padding and nothing at all. Numbers are those of
+// docs/cases.md.
 #include <cmath>
 #include <limits>
 
@@ -79,23 +80,26 @@ TEST(Case17, MergeOfStatesThatAreAllEmpty) {
   // Row 0: both states empty, their out NaN. Row 1: the second is.
   std::vector<float> partial(2 * 2 * 64, std::nanf(""));
   for (int d = 0; d < 64; ++d) partial[64 + d] = 3;
-  const std::vector<float> partial_lse = {kMinusInfinity, 0.5f, kMinusInfinity,
-                                          kMinusInfinity};
-  alignas(16) static float rows[2 * 2 * 64];
-  std::copy(partial.begin(), partial.end(), rows);
-  alignas(16) static float out[2 * 64];
-  float lse[2] = {7, 7};
+  const TargetBuffer partial_out = Uploaded(partial);
+  const TargetBuffer partial_lse =
+      Uploaded<float>({kMinusInfinity, 0.5f, kMinusInfinity, kMinusInfinity});
+  const TargetBuffer out_buffer = Allocated(2 * 64 * 4);
+  const TargetBuffer lse_buffer = Uploaded<float>({7, 7});
   MergeArgs args = {};
-  args.partial_out = rows;
-  args.partial_lse = partial_lse.data();
-  args.out = reinterpret_cast<unsigned char*>(out);
+  args.partial_out = partial_out.as<float>();
+  args.partial_lse = partial_lse.as<float>();
+  args.out = out_buffer.as<unsigned char>();
   args.out_row_stride = args.out_head_stride = 256;
-  args.lse = lse;
+  args.lse = lse_buffer.as<float>();
   args.lse_row_stride = 1;
   args.splits = 2;
   args.rows = 2;
   args.heads = 1;
   KVFORGE_EXPECT_OK(RunMerge(*kernel, args, nullptr));
+  RecordExecuted(KernelKind::kMerge, kFormats[0], kFormats[0]);
+  KVFORGE_EXPECT_OK(SynchronizeTarget(TestEngine(), nullptr));
+  const std::vector<float> out = Downloaded<float>(out_buffer);
+  const std::vector<float> lse = Downloaded<float>(lse_buffer);
   EXPECT_EQ(lse[0], kMinusInfinity);
   EXPECT_FLOAT_EQ(lse[1], 0.5f);
   for (int d = 0; d < 64; ++d) {

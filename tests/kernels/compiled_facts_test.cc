@@ -62,7 +62,7 @@ std::vector<Point> Points() {
 
 TEST(CompiledFacts, SharedBytesMeetTheModelAndNothingSpills) {
   const std::vector<Point> points = Points();
-  ASSERT_EQ(points.size(), (12u * 3 * 4 + 3 + std::size(kFeatureSpecs)) * 10);
+  ASSERT_EQ(points.size(), (13u * 3 * 4 + 3 + std::size(kFeatureSpecs)) * 10);
   std::vector<std::string> failures;
   std::string unavailable;
   std::mutex mutex;
@@ -72,7 +72,7 @@ TEST(CompiledFacts, SharedBytesMeetTheModelAndNothingSpills) {
       const Point& point = points[i];
       const std::string name =
           absl::StrCat(point.spec.Text(), " for ", point.gpu->name);
-      const auto entry = HostEngine().Compile(point.spec, *point.gpu, "cuda");
+      const auto entry = TestEngine().Compile(point.spec, *point.gpu, "cuda");
       const auto tile = SelectTile(point.spec, *point.gpu);
       const std::lock_guard<std::mutex> lock(mutex);
       if (absl::IsUnavailable(entry.status())) {

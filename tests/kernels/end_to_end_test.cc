@@ -173,6 +173,7 @@ INSTANTIATE_TEST_SUITE_P(
 // A kernel's shared memory is what its facts say: launches ask for that much,
 // accesses past it fail, and the highest one comes within an alignment of it.
 TEST(SharedMemory, HighWaterMarkMeetsTheModel) {
+  KVFORGE_HOST_ONLY("the highest shared byte that a launch accessed");
   for (const char* format :
        {"bf16", "e4m3_row", "int4_row", "nvfp4_row", "mxfp4"}) {
     Bench bench(Generated(Options(format, 128, 8, 2, 16, {4}, {700})));

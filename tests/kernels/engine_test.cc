@@ -308,7 +308,7 @@ TEST_F(EngineTest, HostRunsTheTextOfANamedGpu) {
 
 TEST(ChooseDecodeGrid, GivesEachBlockAUnitOfSeveralHeads) {
   const auto kernel = Prepared("decode/e4m3_row/d64/g4/page16/bf16");
-  const Engine& engine = HostEngine();  // sized for 8 multiprocessors
+  const Engine& engine = TestEngine();  // sized for 8 multiprocessors
   const int most = DecodeHeadsPerBlock(kernel->spec(), kernel->tile());
   ASSERT_EQ(most, 8);
   const int blocks = ChooseDecodeGrid(engine, *kernel, {}).blocks;

@@ -49,10 +49,8 @@ std::vector<uint8_t> ExpectedRow(const CaseSide& side, int heads, int64_t token,
       part(side.block_scale, format.BlockScaleBytes(side.head_dim));
   if (!side.row_scale.empty()) stored.row_scale = side.row_scale[row];
   if (!side.row_min.empty()) stored.row_min = side.row_min[row];
-  const float given =
-      side.head_scale.empty() ? side.given_scale : side.head_scale[head];
   std::vector<uint8_t> bytes;
-  for (double value : DequantizeRow(format, stored, given)) {
+  for (double value : DequantizeRow(format, stored, side.Given(head))) {
     const std::vector<uint8_t> encoded = Encoded(type, value);
     bytes.insert(bytes.end(), encoded.begin(), encoded.end());
   }
@@ -91,7 +89,7 @@ struct GatherBench {
 
   // Rows lie `pad` bytes apart; what is between them stays as it was.
   absl::Status Run(const std::vector<int64_t>& slots, int64_t pad = 32) {
-    const Engine& engine = HostEngine();
+    const Engine& engine = TestEngine();
     const int heads = bench.problem.num_kv_heads;
     const StoreArgs store = bench.target->StoreArguments();
     GatherArgs args = {};
@@ -114,9 +112,10 @@ struct GatherBench {
       rows->base = buffer->as<unsigned char>();
     }
     if (change) change(args);
-    const auto kernel = HostEngine().Prepare(spec);
+    const auto kernel = TestEngine().Prepare(spec);
     if (!kernel.ok()) return kernel.status();
-    return RunGather(**kernel, args, nullptr);
+    RETURN_IF_ERROR(RunGather(**kernel, args, nullptr));
+    return SynchronizeTarget(engine, nullptr);
   }
 
   // Compares with the rows of `tokens`; -1 is a row of zeros.
@@ -188,6 +187,8 @@ void ExpectAllGathered(const CaseOptions& options, DType type,
   }
   KVFORGE_EXPECT_OK(gather.Run(slots));
   gather.ExpectRows(tokens);
+  RecordExecuted(KernelKind::kGather, *gather.spec.k_format,
+                 *gather.spec.v_format);
 }
 
 class EveryFormat : public ::testing::TestWithParam<std::string> {};
@@ -241,7 +242,7 @@ TEST(Gather, SixteenBitsOfTheSameTypeAreCopied) {
       problem.slot_mapping[0] % 16 *
           gather.bench.target->StoreArguments().k.codes.slot_stride;
   const uint16_t payload = 0x7fa5;  // a signalling NaN
-  std::memcpy(key, &payload, 2);
+  WriteTarget(key, &payload, 2);
   KVFORGE_EXPECT_OK(gather.Run({problem.slot_mapping[0]}));
   uint16_t read = 0;
   KVFORGE_EXPECT_OK(gather.k_out.CopyToHost(&read, 2));

@@ -38,7 +38,7 @@ void ExpectRight(Engine& engine, int thread) {
 
 TEST(Threads, OneEngineServesAll) {
   OnThreads([](int thread) {
-    for (int round = 0; round < 3; ++round) ExpectRight(HostEngine(), thread);
+    for (int round = 0; round < 3; ++round) ExpectRight(TestEngine(), thread);
   });
 }
 

@@ -17,6 +17,6 @@ kv.kernel @format spec("decode/mxfp8/d80/g4/page16/bf16") {
 
 // A feature that the grammar knows and no kernel has.
 // expected-error @below {{named but not served in this version}}
-kv.kernel @feature spec("decode/bf16/d128/g4/page16/bf16/score=f") {
+kv.kernel @feature spec("decode/bf16/d128/g4/page16/bf16/compute=fp8") {
   kv.yield
 }

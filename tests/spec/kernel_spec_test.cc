@@ -171,8 +171,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Refusal{"decode/bf16/d64/g1/page1/bf16/windows=4", kInvalid,
                 "key 'windows' is unknown; supported: decode takes the keys "
-                "alibi, dv, mask, order, out, q_max, sinks, softcap, sparse, "
-                "v, window; leave it out"},
+                "alibi, dv, mask, order, out, q_max, score, sinks, softcap, "
+                "sparse, v, window; leave it out"},
         Refusal{"decode/bf16/d64/g1/page1/bf16/window=4/window=4", kInvalid,
                 "key 'window' is given twice"},
         Refusal{"decode/bf16/d64/g1/page1/bf16/window", kInvalid,
@@ -203,8 +203,25 @@ INSTANTIATE_TEST_SUITE_P(
                 "block, 1 to 65536"},
         Refusal{"decode/bf16/d64/g1/page1/bf16/compute=fp8", kUnserved,
                 "key 'compute' is named but not served in this version"},
-        Refusal{"decode/bf16/d64/g1/page1/bf16/score=abc", kUnserved,
-                "key 'score'"},
+        Refusal{"decode/bf16/d64/g1/page1/bf16/score=abc", kInvalid,
+                "score 'abc'; supported: the digest of a score function, 32 "
+                "digits 0-9a-f; take what `kvforge score FILE` prints"},
+        Refusal{"decode/bf16/d64/g1/page1/bf16/"
+                "score=0123456789ABCDEF0123456789abcdef",
+                kInvalid, "32 digits 0-9a-f"},
+        Refusal{"decode/bf16/d64/g1/page1/bf16/score=", kInvalid,
+                "key 'score' has no value"},
+        Refusal{"decode/bf16/d64/g1/page1/bf16/"
+                "score=0123456789abcdef0123456789abcdef/softcap=30",
+                kInvalid,
+                "score beside softcap; supported: a score function in place of "
+                "softcap and alibi; write them in the function"},
+        Refusal{"extend/bf16/d64/g1/page1/bf16/alibi=1/"
+                "score=0123456789abcdef0123456789abcdef",
+                kInvalid, "score beside alibi"},
+        Refusal{"store/bf16/d64/g1/page1/bf16/"
+                "score=0123456789abcdef0123456789abcdef",
+                kInvalid, "key 'score' does not belong to store"},
         Refusal{"decode/bf16/d64/g1/page1/bf16/scales=inline", kUnserved,
                 "key 'scales'"}));
 
@@ -239,8 +256,7 @@ KernelSpec RandomSpec(std::mt19937& rng) {
   spec.v_format = format(spec.v_head_dim);
   spec.page_size = 1 + below(65536);
   spec.order = below(2) ? SlotOrder::kHnd : SlotOrder::kNhd;
-  if (spec.kernel == KernelKind::kStore ||
-      spec.kernel == KernelKind::kGather) {
+  if (spec.kernel == KernelKind::kStore || spec.kernel == KernelKind::kGather) {
     return spec;
   }
   spec.group = 1 + below(kMaxGroup);
@@ -257,10 +273,22 @@ KernelSpec RandomSpec(std::mt19937& rng) {
       std::memcpy(&spec.softcap, &bits, sizeof(bits));
     } while (!std::isfinite(spec.softcap));
   }
+  if (spec.softcap == 0 && !spec.alibi && below(2)) {
+    for (int i = 0; i < kScoreDigits; ++i) {
+      spec.score += "0123456789abcdef"[below(16)];
+    }
+  }
   if (spec.kernel == KernelKind::kDecode) {
     spec.q_max = 1 + below(kMaxDecodeTokens);
   }
   return spec;
+}
+
+// An attribute "" of the dialect arrives as a view without memory.
+TEST(ParseSpec, NullTextIsRefusedLikeAnEmptyOne) {
+  const absl::Status status = ParseSpec(absl::string_view()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status, ParseSpec("").status());
 }
 
 TEST(SpecProperty, ParsingTheTextGivesTheSpecBack) {
@@ -306,7 +334,8 @@ TEST(ValidateSpec, FieldsTheTextDoesNotPrintStayAtTheirDefault) {
   const KernelSpec store = *ParseSpec("store/bf16/d64/g1/page16/bf16");
   const KernelSpec merge = *ParseSpec("merge/d64/bf16");
   std::vector<KernelSpec> wrong(9, store);
-  KernelSpec sloped = store, sparse = store;
+  KernelSpec sloped = store, sparse = store, scored = store;
+  scored.score = std::string(kScoreDigits, '0');
   sloped.alibi = true;
   sparse.sparse_block = 16;
   wrong[0].group = 4;
@@ -325,6 +354,7 @@ TEST(ValidateSpec, FieldsTheTextDoesNotPrintStayAtTheirDefault) {
   wrong[12].order = SlotOrder::kHnd;
   wrong.push_back(sloped);
   wrong.push_back(sparse);
+  wrong.push_back(scored);
   for (size_t i = 0; i < wrong.size(); ++i) {
     EXPECT_EQ(ValidateSpec(wrong[i]).code(), kInvalid) << i;
   }

@@ -56,5 +56,5 @@ write("huge_pool", with_case(num_pages=2**31 - 1), body)
 (folder / "stray").mkdir(exist_ok=True)
 (folder / "stray" / "stray.cuh").write_text("x\n")
 (folder / "not_utf8.specs").write_bytes(
-    b"decode/bf16/d64/g1/page16/bf16/score=\xff\n"
+    b"decode/bf16/d64/g1/page16/bf16/compute=\xff\n"
 )

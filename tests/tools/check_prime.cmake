@@ -45,6 +45,38 @@ expect(0 "^hit +" why-miss store/e4m3_row/d64/g1/page16/f32 --gpu host-sm_80
 expect(1 "^differs +options: asked --std=c.+17 " why-miss
   store/e4m3_row/d64/g1/page16/f32 --gpu sm_90 --cache ${cache})
 
+# Score functions: of the SPECs that name none, and named in a manifest. A
+# primed one needs no text.
+file(COPY ${SCORE} DESTINATION ${FOLDER})
+file(WRITE ${FOLDER}/score.txt
+"extend/e4m3_row/d64/g4/page16/f32   score=relative_bias.mlir
+store/e4m3_row/d64/g1/page16/f32
+")
+set(score 479c88ba3c54e9a26373095a00c4b6fe)
+set(score_cache ${FOLDER}/score-cache)
+expect(0 "^2 compiled, 0 found, 0 failed" prime ${FOLDER}/score.txt
+  --gpus host-sm_80 --cache ${score_cache})
+file(WRITE ${FOLDER}/two_words.txt
+"extend/e4m3_row/d64/g4/page16/f32 relative_bias.mlir\n")
+expect(4 "" prime ${FOLDER}/two_words.txt --gpus host-sm_80
+  --cache ${score_cache})
+if(NOT output MATCHES
+   "two_words.txt:1: tile 'relative_bias.mlir'")
+  message(FATAL_ERROR "the stray word is not named")
+endif()
+expect(0 "^0 compiled, 1 found, 0 failed" prime
+  extend/e4m3_row/d64/g4/page16/f32 --score ${SCORE}
+  --gpus host-sm_80 --cache ${score_cache})
+expect(0 "^0 compiled, 1 found, 0 failed" prime
+  extend/e4m3_row/d64/g4/page16/f32/score=${score}
+  --gpus host-sm_80 --cache ${score_cache})
+expect(1 "^0 compiled, 0 found, 1 failed" prime
+  extend/e4m3_row/d96/g4/page16/f32/score=${score}
+  --gpus host-sm_80 --cache ${score_cache})
+if(NOT output MATCHES "text of score function ${score} is not known")
+  message(FATAL_ERROR "the missing text is not named")
+endif()
+
 # The example needs exactly these.
 execute_process(COMMAND ${CMAKE_COMMAND} -E env KVFORGE_CACHE_DIR=${cache}
   KVFORGE_CACHE_BYTES=0 ${EXAMPLE} RESULT_VARIABLE result OUTPUT_VARIABLE out)

@@ -18,7 +18,6 @@ absl::StatusOr<DecodeCall> DecodeCall::Create(Engine& engine,
   DecodeSizes sizes;
   sizes.batch = bench_case.batch;
   sizes.num_kv_heads = kKvHeads;
-  sizes.max_kv_len = *std::max_element(kv_lens.begin(), kv_lens.end());
   call.grid_ = ChooseDecodeGrid(engine, *call.kernel_, sizes);
   if (grid.blocks > 0) call.grid_.blocks = grid.blocks;
   if (grid.heads_per_block > 0) {

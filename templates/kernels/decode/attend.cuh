@@ -297,8 +297,8 @@ __device__ __forceinline__ void AttendGroup(u32 shared, u32 piece, u32 free,
       float score =
           spec::ScoreMap(dot, state.uniform[r][c % 2], k_terms[c / 2].scale,
                          state.q_sum[r][c % 2], k_terms[c / 2].minimum);
-      if constexpr (spec::kAlibi) {
-        score = state.alibi[r][c % 2].Apply(score, key);
+      if constexpr (ops::kScoreBias) {
+        score = state.bias[r][c % 2].Apply(score, key);
       }
       s[c] = score;
     }

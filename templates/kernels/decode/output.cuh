@@ -199,19 +199,30 @@ __device__ __forceinline__ void ReadRound(const AttentionArgs& args,
         ops::FinishRow(top2, top_ref2, sum, sink2);
     const float factor = result.out_factor * uniform;
     const int channel = ChannelOfPair<kFirst>(lane);
+    const bool mine = lane < kPairs && kFirst + lane / 8 < Shape::kMTiles;
+    x[0] *= factor;
+    x[1] *= factor;
+    if constexpr (VSide::kChannelScale) {
+      if (mine) {
+        const float* scales = formats::GivenChannelScales<spec::kValueDim>(
+                                  args.v, sequence.kv_head) +
+                              channel;
+        x[0] *= arch::LoadGlobal<float>(scales);
+        x[1] *= arch::LoadGlobal<float>(scales + 1);
+      }
+    }
     const int slot_row = output.head * spec::kBlockM + r;
-    if (lane < kPairs && kFirst + lane / 8 < Shape::kMTiles) {
+    if (mine) {
       if (output.slot != nullptr) {
         U32x2 values;
-        values.v[0] = arch::Bits(x[0] * factor);
-        values.v[1] = arch::Bits(x[1] * factor);
+        values.v[0] = arch::Bits(x[0]);
+        values.v[1] = arch::Bits(x[1]);
         arch::StoreGlobal(output.slot +
                               static_cast<i64>(slot_row) * spec::kValueDim +
                               channel,
                           values);
       } else {
-        StoreOut(OutRow(args, sequence, row), channel, x[0] * factor,
-                 x[1] * factor);
+        StoreOut(OutRow(args, sequence, row), channel, x[0], x[1]);
       }
     }
     if (kFirst == 0 && lane == 0) {

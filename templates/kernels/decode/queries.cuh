@@ -23,8 +23,11 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
   const float uniform = spec::ScoreUniform(args, sequence.kv_head);
 #pragma unroll
   for (int r = 0; r < Shape::kRowTiles; ++r) {
-    const u8* row =
-        ops::QueryOf<spec::kGroup>(args, sequence, row0 + 8 * r + g);
+    const ops::QueryRow<KSide::kChannelScale> row = {
+        ops::QueryOf<spec::kGroup>(args, sequence, row0 + 8 * r + g),
+        KSide::kChannelScale ? formats::GivenChannelScales<spec::kHeadDim>(
+                                   args.k, sequence.kv_head)
+                             : nullptr};
     ops::PowerOfTwo scale = {1.0f, 1.0f};
     if constexpr (spec::kScaleQueryRows) {
       scale = ops::Normalizer(
@@ -72,9 +75,9 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
         state.token[r][c] = token;
         if (token >= sequence.q_len) state.visible[r][c] = {0, 0};
       }
-      if constexpr (spec::kAlibi) {
-        state.alibi[r][c] = ops::AlibiOf<spec::kGroup>(
-            args, sequence, row0 + 8 * r + 2 * t + c);
+      if constexpr (ops::kScoreBias) {
+        state.bias[r][c] =
+            ops::ScoreBias::Of(args, sequence, row0 + 8 * r + 2 * t + c);
       }
       state.softmax[r][c].Clear();
       for (ops::BlockReference& block : state.blocks[r][c]) block.Clear();

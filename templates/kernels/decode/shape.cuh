@@ -2,10 +2,10 @@
 #ifndef KVFORGE_TEMPLATES_KERNELS_DECODE_SHAPE_CUH_
 #define KVFORGE_TEMPLATES_KERNELS_DECODE_SHAPE_CUH_
 
-#include "ops/alibi.cuh"
 #include "ops/fragments.cuh"
 #include "ops/key_tile.cuh"
 #include "ops/query_row.cuh"
+#include "ops/score_bias.cuh"
 #include "ops/softmax.cuh"
 #include "ops/visible_keys.cuh"
 
@@ -43,7 +43,8 @@ struct DecodeShape {
 
   // q as B operands in fragment order, where registers cannot hold it.
   static constexpr int kQueryParts =
-      ops::kQueryParts<spec::QueryElement, spec::ScoreOperand>;
+      ops::kQueryParts<spec::QueryElement, spec::ScoreOperand,
+                       KSide::kChannelScale>;
   static constexpr bool kQueryInShared =
       spec::kHeadDim > 256 || kQueryParts > 1;
   static constexpr int kQueryBytes =
@@ -85,7 +86,7 @@ struct DecodeState {
   ops::KeyRange visible[Shape::kRowTiles][2];
   ops::KeyRange common;            // keys that all of the warp's rows see
   int token[Shape::kRowTiles][2];  // kCustomMask only
-  ops::AlibiRow alibi[Shape::kRowTiles][2];  // kAlibi only
+  ops::ScoreBias::Row bias[Shape::kRowTiles][2];  // kScoreBias only
   ops::SoftmaxRow softmax[Shape::kRowTiles][2];
   static constexpr int kBlocks =
       Shape::kWeightBlocks ? Shape::VOrder::kRuns : 1;

@@ -16,6 +16,7 @@ constexpr int kWindow = 0;
 constexpr bool kCustomMask = false;
 constexpr int kSparseBlock = 0;
 constexpr bool kAlibi = false;
+constexpr bool kScoreFunction = false;
 constexpr bool kSinks = false;
 constexpr int kBlockM = 8;
 constexpr int kBlockN = 64;
@@ -31,6 +32,7 @@ struct KSide {
   static constexpr int kCodeBits = 8;
   static constexpr bool kRowScale = false;
   static constexpr bool kRowMinimum = false;
+  static constexpr bool kChannelScale = false;  // given
   static constexpr int kBlock = 0;
   // Whether Decode4 multiplies by block scales; else they are factors.
   static constexpr bool kBlockInOperand = false;
@@ -47,6 +49,7 @@ struct VSide {
   static constexpr int kCodeBits = 8;
   static constexpr bool kRowScale = false;
   static constexpr bool kRowMinimum = false;
+  static constexpr bool kChannelScale = false;  // given
   static constexpr int kBlock = 0;
   // Whether Decode4 multiplies by block scales; else they are factors.
   static constexpr bool kBlockInOperand = false;
@@ -73,6 +76,8 @@ __device__ float ScoreMap(float dot, float uniform, float /*k_row_scale*/,
   s = s * uniform;
   return s;
 }
+// The user's function of a score; kScoreFunction only.
+__device__ float UserScore(float score, i32 q_position, i32 kv_position, i32 q_head);
 // The weight of one V row from the unscaled softmax weight.
 __device__ float ValueWeight(float p, float /*v_row_scale*/) {
   return p;

@@ -20,6 +20,7 @@ struct KSide {
   static constexpr bool kRowScale = false;
   static constexpr bool kRowMinimum = false;
   static constexpr int kBlock = 0;
+  static constexpr bool kChannelScale = false;  // given, in place of Scale
   // Codes are values.
   static constexpr bool kPlain = false;
   // Four codes in consecutive bits of (lo, hi) to two pairs.
@@ -45,6 +46,7 @@ struct VSide {
   static constexpr bool kRowScale = false;
   static constexpr bool kRowMinimum = false;
   static constexpr int kBlock = 0;
+  static constexpr bool kChannelScale = false;  // given, in place of Scale
   // Codes are values.
   static constexpr bool kPlain = false;
   // Four codes in consecutive bits of (lo, hi) to two pairs.

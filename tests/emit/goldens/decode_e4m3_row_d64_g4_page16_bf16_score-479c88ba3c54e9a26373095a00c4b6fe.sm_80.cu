@@ -1,0 +1,109 @@
+// decode/e4m3_row/d64/g4/page16/bf16/score=479c88ba3c54e9a26373095a00c4b6fe for sm_80, tile 8x64/2/4
+#include "arch/select.cuh"
+#include "formats/element.cuh"
+#include "formats/operand.cuh"
+#include "formats/e4m3.cuh"
+#include "kernels/attention_args.h"
+
+namespace kvforge::spec {
+
+constexpr int kHeadDim = 64;
+constexpr int kValueDim = 64;
+constexpr int kGroup = 4;
+constexpr int kPageSize = 16;
+constexpr bool kCausal = true;
+constexpr int kWindow = 0;
+constexpr bool kCustomMask = false;
+constexpr int kSparseBlock = 0;
+constexpr bool kAlibi = false;
+constexpr bool kScoreFunction = true;
+constexpr bool kSinks = false;
+constexpr int kBlockM = 8;
+constexpr int kBlockN = 64;
+constexpr int kStages = 2;
+constexpr int kWarps = 4;
+using QueryElement = formats::Bf16;
+using OutElement = formats::Bf16;
+using ScoreOperand = formats::F16Operand;
+using ValueOperand = formats::F16Operand;
+constexpr bool kScaleQueryRows = true;
+
+struct KSide {
+  static constexpr int kCodeBits = 8;
+  static constexpr bool kRowScale = true;
+  static constexpr bool kRowMinimum = false;
+  static constexpr bool kChannelScale = false;  // given
+  static constexpr int kBlock = 0;
+  // Whether Decode4 multiplies by block scales; else they are factors.
+  static constexpr bool kBlockInOperand = false;
+  // A block scale code to the factor of a partial dot or a weight.
+  static __device__ float BlockFactor(u32 code);
+  // Two block scale codes to a pair of operands.
+  static __device__ u32 BlockScalePair(u32 first, u32 second);
+  // Four codes in consecutive bits of (lo, hi) to two pairs of operands.
+  static __device__ void Decode4(u32 lo, u32 /*hi*/, u32 /*block_scales*/, u32 (&out)[2]) {
+    formats::E4m3ToF16Placed4(lo, out);
+  }
+};
+struct VSide {
+  static constexpr int kCodeBits = 8;
+  static constexpr bool kRowScale = true;
+  static constexpr bool kRowMinimum = false;
+  static constexpr bool kChannelScale = false;  // given
+  static constexpr int kBlock = 0;
+  // Whether Decode4 multiplies by block scales; else they are factors.
+  static constexpr bool kBlockInOperand = false;
+  // A block scale code to the factor of a partial dot or a weight.
+  static __device__ float BlockFactor(u32 code);
+  // Two block scale codes to a pair of operands.
+  static __device__ u32 BlockScalePair(u32 first, u32 second);
+  // Four codes in consecutive bits of (lo, hi) to two pairs of operands.
+  static __device__ void Decode4(u32 lo, u32 /*hi*/, u32 /*block_scales*/, u32 (&out)[2]) {
+    formats::E4m3ToF16Placed4(lo, out);
+  }
+};
+
+// One value for all keys of a query row.
+__device__ float ScoreUniform(const AttentionArgs& args, int /*kv_head*/) {
+  float s = args.sm_scale;
+  s = s * 0x1p8f;
+  return s;
+}
+// One score, natural units, from the dot of q and k; q_sum is the sum of q's channels.
+__device__ float ScoreMap(float dot, float uniform, float k_row_scale,
+                          float /*q_sum*/, float /*k_minimum*/) {
+  float s = dot;
+  s = s * k_row_scale;
+  s = s * uniform;
+  return s;
+}
+// The user's function of a score; kScoreFunction only.
+__device__ float UserScore(float score, i32 q_position, i32 kv_position, i32 /*q_head*/) {
+  const i32 v0 = formats::SubI32(q_position, kv_position);
+  const i32 v1 = formats::AbsI32(v0);
+  const float v2 = static_cast<float>(v1);
+  const float v3 = -0.1f;
+  const float v4 = v3 * v2;
+  const float v5 = score + v4;
+  const i32 v6 = 1024;
+  const bool v7 = v1 <= v6;
+  const float v8 = arch::FromBits(0xff800000u);
+  const float v9 = v7 ? v5 : v8;
+  return v9;
+}
+// The weight of one V row from the unscaled softmax weight.
+__device__ float ValueWeight(float p, float v_row_scale) {
+  p = p * v_row_scale;
+  return p;
+}
+constexpr bool kValueWeightScaled = true;  // ValueWeight depends on the key
+// One value for all elements of an output row.
+__device__ float OutUniform(const AttentionArgs& /*args*/, int /*kv_head*/) {
+  float o = 1.0f;
+  o = o * 0x1p8f;
+  return o;
+}
+
+}  // namespace kvforge::spec
+
+#include "kernels/decode.cuh"

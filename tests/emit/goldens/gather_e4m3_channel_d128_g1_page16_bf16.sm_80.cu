@@ -1,0 +1,72 @@
+// gather/e4m3_channel/d128/g1/page16/bf16 for sm_80, tile 16x0/1/4
+#include "arch/select.cuh"
+#include "formats/element.cuh"
+#include "formats/operand.cuh"
+#include "formats/e4m3.cuh"
+#include "kernels/gather_args.h"
+
+namespace kvforge::spec {
+
+constexpr int kHeadDim = 128;
+constexpr int kValueDim = 128;
+constexpr int kPageSize = 16;
+constexpr int kBlockM = 16;
+constexpr int kWarps = 4;
+using OutElement = formats::Bf16;
+
+struct KSide {
+  using Element = formats::F16;  // what codes decode to
+  static constexpr int kCodeBits = 8;
+  static constexpr bool kRowScale = false;
+  static constexpr bool kRowMinimum = false;
+  static constexpr int kBlock = 0;
+  static constexpr bool kChannelScale = true;  // given, in place of Scale
+  // Codes are values.
+  static constexpr bool kPlain = false;
+  // Four codes in consecutive bits of (lo, hi) to two pairs.
+  static __device__ void Decode4(u32 lo, u32 /*hi*/, u32 (&out)[2]) {
+    formats::E4m3ToF16Placed4(lo, out);
+  }
+  // The scale of a block from its code; kBlock > 0 only.
+  static __device__ float BlockScale(u32 code);
+  // One value for all elements of a row.
+  static __device__ float Scale(const GatherArgs& /*args*/, int /*kv_head*/, float /*row_scale*/) {
+    return 1.0f;
+  }
+  // One value, rounded once, from what Decode4 gives.
+  static __device__ float Value(float x, float /*block_scale*/, float scale, float /*minimum*/) {
+    x = x * 0x1p8f;
+    x = x * scale;
+    return x;
+  }
+};
+struct VSide {
+  using Element = formats::F16;  // what codes decode to
+  static constexpr int kCodeBits = 8;
+  static constexpr bool kRowScale = false;
+  static constexpr bool kRowMinimum = false;
+  static constexpr int kBlock = 0;
+  static constexpr bool kChannelScale = true;  // given, in place of Scale
+  // Codes are values.
+  static constexpr bool kPlain = false;
+  // Four codes in consecutive bits of (lo, hi) to two pairs.
+  static __device__ void Decode4(u32 lo, u32 /*hi*/, u32 (&out)[2]) {
+    formats::E4m3ToF16Placed4(lo, out);
+  }
+  // The scale of a block from its code; kBlock > 0 only.
+  static __device__ float BlockScale(u32 code);
+  // One value for all elements of a row.
+  static __device__ float Scale(const GatherArgs& /*args*/, int /*kv_head*/, float /*row_scale*/) {
+    return 1.0f;
+  }
+  // One value, rounded once, from what Decode4 gives.
+  static __device__ float Value(float x, float /*block_scale*/, float scale, float /*minimum*/) {
+    x = x * 0x1p8f;
+    x = x * scale;
+    return x;
+  }
+};
+
+}  // namespace kvforge::spec
+
+#include "kernels/gather.cuh"
