@@ -72,8 +72,9 @@ struct GroupWalk {
   KeyRange range;
   int unit;
   int end;
-  int group;
-  KeyRange keys;
+  // Defined also where no unit holds a key.
+  int group = 0;
+  KeyRange keys = {0, 0};
 
   __device__ __forceinline__ void Start(int first_unit, int end_unit) {
     unit = first_unit;
