@@ -56,6 +56,9 @@ std::vector<const char*> Arguments() {
       "-pic-level",
       "2",
       "-ffp-contract=off",
+      // What a kernel reads without having written it is a bad address or a
+      // NaN, not what the fiber before left on the stack.
+      "-ftrivial-auto-var-init=pattern",
       "-nostdsysteminc",
       "-nobuiltininc",
       "-I",

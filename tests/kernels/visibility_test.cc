@@ -244,6 +244,7 @@ TEST(SparseLists, NarrowACustomMask) {
   }
 }
 
+// Also where a warp never gets a block: what it would fetch next is defined.
 TEST(SparseLists, WithoutABlockTheRowIsEmpty) {
   CaseOptions options = Options({1, 2}, {100, 40});
   options.sparse_block = 16;
