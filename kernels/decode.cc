@@ -82,13 +82,15 @@ DecodeGrid ChooseDecodeGrid(const Engine& engine, const PreparedKernel& decode,
       engine.multiprocessors() *
           BlocksPerMultiprocessor(engine.gpu(), decode.facts())));
   // As many heads as leave a unit of work for each block, or nearly: units are
-  // then not cut.
+  // then not cut. Two at least where that many units of one head do: a block of
+  // one head copies more groups a step, each for itself.
   const int64_t row_tiles =
       CeilDiv(int64_t{spec.q_max} * spec.group, tile.block_m);
   for (int heads = DecodeHeadsPerBlock(spec, tile); heads > 1; heads /= 2) {
     if (sizes.num_kv_heads % heads != 0) continue;
+    const int least_heads = heads == 2 ? 1 : heads;
     const int64_t units =
-        int64_t{sizes.batch} * row_tiles * (sizes.num_kv_heads / heads);
+        int64_t{sizes.batch} * row_tiles * (sizes.num_kv_heads / least_heads);
     if (10 * units < 9 * int64_t{grid.blocks}) continue;
     grid.heads_per_block = heads;
     break;

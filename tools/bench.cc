@@ -1,4 +1,6 @@
 // `kvforge bench`: the GPU's ceilings, then kernels beside them.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
@@ -66,6 +68,20 @@ absl::StatusOr<CaseResult> RunCase(bench::GpuRun& run, const BenchCase& what) {
   return absl::InternalError("bench: a case that needs no GPU");
 }
 
+// A line on stderr for each case that is done, where no bar is shown: what was
+// measured is not lost with a run that is stopped.
+void LogResult(const BenchCase& what,
+               const absl::StatusOr<CaseResult>& result) {
+  if (isatty(STDERR_FILENO)) return;
+  if (!result.ok()) {
+    std::fprintf(stderr, "%s: %s\n", what.Name().c_str(),
+                 std::string(result.status().message()).c_str());
+    return;
+  }
+  std::fprintf(stderr, "%s: %.2f us\n", what.Name().c_str(),
+               result->row.median);
+}
+
 // The numbers of the cases, those that share a pool one after the other.
 std::vector<size_t> Order(const std::vector<BenchCase>& cases) {
   std::vector<size_t> order(cases.size());
@@ -103,6 +119,7 @@ absl::Status RunOnGpu(const BenchFlags& flags,
   for (const size_t i : Order(cases)) {
     progress.Step(done++, cases[i].Name());
     absl::StatusOr<CaseResult> result = RunCase(run, cases[i]);
+    LogResult(cases[i], result);
     if (result.ok()) {
       results[i] = *std::move(result);
     } else {

@@ -94,7 +94,10 @@ std::vector<Tile> DecodeTiles(const KernelSpec& spec, const GpuTarget& target) {
         }
       }
     };
-    add(8, {4, 3}, /*pairs_only=*/false);
+    // Rows of more columns take more registers than 12 warps leave each other.
+    if (std::max(spec.head_dim, spec.v_head_dim) <= 128) {
+      add(8, {4, 3}, /*pairs_only=*/false);
+    }
     add(4, {4, 3}, /*pairs_only=*/true);
     add(4, {4, 3, 2}, /*pairs_only=*/false);
     add(2, {4, 3, 2}, /*pairs_only=*/false);

@@ -150,7 +150,7 @@ int RegistersPerThread(const KernelSpec& spec, const Tile& tile) {
 int BlockThreads(const KernelSpec& spec, const Tile& tile) {
   int warps = tile.warps;
   if (spec.kernel == KernelKind::kDecode) {
-    warps += tile.warps >= 8 ? 8 : (tile.warps >= 4 ? 4 : 2);
+    warps += tile.warps >= 4 ? 4 : 2;
   }
   return warps * kWarpLanes;
 }

@@ -216,19 +216,26 @@ __device__ __forceinline__ void CpAsync(u32 shared, const void* global,
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
   const u32 source_bytes = valid ? kBytes : 0;
   if constexpr (kBytes == 16) {
-    // The cache is read once: its lines may leave L2 first.
-    u64 policy;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    asm volatile(
-        "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, "
-        "%3;" ::"r"(shared),
-        "l"(global), "r"(source_bytes), "l"(policy)
-        : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared),
+                 "l"(global), "r"(source_bytes)
+                 : "memory");
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared),
                  "l"(global), "n"(kBytes), "r"(source_bytes)
                  : "memory");
   }
+}
+// 16 bytes that no other block needs: their line may leave L2 first.
+__device__ __forceinline__ void CpAsyncOnce(u32 shared, const void* global,
+                                            bool valid) {
+  const u32 source_bytes = valid ? 16 : 0;
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile(
+      "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, "
+      "%3;" ::"r"(shared),
+      "l"(global), "r"(source_bytes), "l"(policy)
+      : "memory");
 }
 __device__ __forceinline__ void CpAsyncCommit() {
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -766,17 +766,14 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
         pages.Fetch(sequence.table, key, range.first, range.end, copy_lane);
         if (value_side) {
           ops::CopyKeyGroup<VSide, spec::kValueDim>(
-              args.v,
-              {sequence.kv_head, 0,
-               to + Shape::kGroups * Shape::KGroup::kBytes +
-                   group * Shape::VGroup::kBytes,
-               0},
-              pages, key, range.first, range.end, copy_lane);
+              args.v, sequence.kv_head, pages, key, range.first, range.end,
+              to + Shape::kGroups * Shape::KGroup::kBytes +
+                  group * Shape::VGroup::kBytes,
+              copy_lane);
         } else {
           ops::CopyKeyGroup<KSide, spec::kHeadDim>(
-              args.k,
-              {sequence.kv_head, 0, to + group * Shape::KGroup::kBytes, 0},
-              pages, key, range.first, range.end, copy_lane);
+              args.k, sequence.kv_head, pages, key, range.first, range.end,
+              to + group * Shape::KGroup::kBytes, copy_lane);
         }
       }
     }

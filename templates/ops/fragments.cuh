@@ -124,10 +124,9 @@ __device__ __forceinline__ void ZipKeys(const u32* a, const u32* b, int pair,
                            pair % 2 == 0 ? 0x5140 : 0x7362);
     hi = 0;
   } else {
-    // Four codes of each key, then the pair's in front.
+    // The byte of either key that holds the pair.
     lo = arch::BytePermute(a[pair / 4], b[pair / 4],
-                           pair % 4 < 2 ? 0x5410 : 0x7632) >>
-         (8 * (pair % 2));
+                           0x4400u + pair % 4 * 0x1111u);
     hi = 0;
   }
 }

@@ -114,7 +114,7 @@ struct KeyCopier {
         const u8* row_address = address;
 #pragma unroll
         for (int time = 0; time < kTimes; ++time) {
-          arch::CpAsync<16>(target + time * kRows * Group::kCodePitch,
+          arch::CpAsyncOnce(target + time * kRows * Group::kCodePitch,
                             row_address, (rows >> (time * kRows) & 1u) != 0);
           row_address += row_step;
         }

@@ -167,32 +167,21 @@ struct PageWindow {
   }
 };
 
-// 2^shift neighbouring heads and where their rows go: those of head first + i
-// to `to` + i * step.
-struct HeadRun {
-  int first;
-  int shift;
-  u32 to;
-  u32 step;
-};
-
 // Copies one strided row part of 16 keys, kRowBytes each, kWidth at a time.
 // Only 16-byte copies are unrolled: narrow ones would fill the registers with
 // addresses.
 template <int kWidth, int kRowBytes, int kPitch, int kPageSize, bool kPicked>
-__device__ __forceinline__ void CopyRows(const StridedBytes& from,
-                                         HeadRun heads,
+__device__ __forceinline__ void CopyRows(const StridedBytes& from, int head,
                                          GroupPages<kPageSize, kPicked> pages,
                                          int group_key, int first, int end,
-                                         int lane) {
+                                         u32 to, int lane) {
   static_assert(kRowBytes % kWidth == 0);
   constexpr int kParts = kRowBytes / kWidth;
   constexpr int kUnroll = kWidth == 16 ? 4 : 1;
-  const u8* base = from.base + heads.first * from.head_stride;
-  const auto readable = [&](int key) {
-    return key >= first && key < end && pages.Picks(key - group_key);
-  };
-  const auto copy = [&](u32 target, const u8* address, bool valid) {
+  const u8* base = from.base + head * from.head_stride;
+  const auto copy = [&](u32 target, const u8* address, int key) {
+    const bool valid =
+        key >= first && key < end && pages.Picks(key - group_key);
     if constexpr (kWidth >= 4) {
       arch::CpAsync<kWidth>(target, address, valid);
     } else {
@@ -200,47 +189,23 @@ __device__ __forceinline__ void CopyRows(const StridedBytes& from,
       arch::StoreShared<u8>(target, byte);
     }
   };
-  const int count = 1 << heads.shift;
-  if constexpr (kParts == 1) {
-    // A lane takes whole rows, neighbours in memory where there are any: a row
-    // is less than a sector.
-    const bool heads_inside = from.head_stride <= from.slot_stride;
-#pragma unroll 1
-    for (int i = 0; i < kGroupKeys << heads.shift; i += 32) {
-      const int item = i + lane;
-      const int row = heads_inside ? item >> heads.shift & (kGroupKeys - 1)
-                                   : item & (kGroupKeys - 1);
-      const int head = heads_inside ? item & (count - 1) : item / kGroupKeys;
-      const int key = group_key + row;
-      const int page = kPageSize % kGroupKeys == 0
-                           ? pages.page
-                           : arch::ShuffleFrom(pages.page, row);
-      if (item >= kGroupKeys << heads.shift) continue;
-      copy(heads.to + head * heads.step + row * kPitch,
-           base + page * from.page_stride + key % kPageSize * from.slot_stride +
-               head * from.head_stride,
-           readable(key));
-    }
-  } else if constexpr (kPageSize % kGroupKeys == 0 && 32 % kParts == 0) {
+  if constexpr (kPageSize % kGroupKeys == 0 && 32 % kParts == 0) {
     // One page, and a lane keeps its part: addresses advance by constant rows.
     constexpr int kRows = 32 / kParts < kGroupKeys ? 32 / kParts : kGroupKeys;
     const int lane_row = lane / kParts;
     const int part = lane % kParts;
-    if (lane_row >= kRows) return;
-    const int key = group_key + lane_row;
+    int key = group_key + lane_row;
     const u8* address = base + pages.page * from.page_stride +
                         key % kPageSize * from.slot_stride + part * kWidth;
-    u32 target = heads.to + lane_row * kPitch + part * kWidth;
-#pragma unroll 1
-    for (int head = 0; head < count; ++head) {
-      const u8* row_address = address;
+    u32 target = to + lane_row * kPitch + part * kWidth;
+    if (lane_row < kRows) {
 #pragma unroll kUnroll
       for (int row = 0; row < kGroupKeys; row += kRows) {
-        copy(target + row * kPitch, row_address, readable(key + row));
-        row_address += kRows * from.slot_stride;
+        copy(target, address, key);
+        address += kRows * from.slot_stride;
+        target += kRows * kPitch;
+        key += kRows;
       }
-      address += from.head_stride;
-      target += heads.step;
     }
   } else {
     constexpr int kCopies = kGroupKeys * kParts;
@@ -252,63 +217,54 @@ __device__ __forceinline__ void CopyRows(const StridedBytes& from,
       const int page = kPageSize % kGroupKeys == 0
                            ? pages.page
                            : arch::ShuffleFrom(pages.page, row);
-      if (i + lane >= kCopies) continue;
-      const u8* address = base + page * from.page_stride +
-                          key % kPageSize * from.slot_stride + part * kWidth;
-      u32 target = heads.to + row * kPitch + part * kWidth;
-#pragma unroll 1
-      for (int head = 0; head < count; ++head) {
-        copy(target, address, readable(key));
-        address += from.head_stride;
-        target += heads.step;
+      if (i + lane < kCopies) {
+        copy(to + row * kPitch + part * kWidth,
+             base + page * from.page_stride +
+                 key % kPageSize * from.slot_stride + part * kWidth,
+             key);
       }
     }
   }
 }
 
-// Starts the copy of keys group_key .. + 15 of `heads`; keys outside
-// [first, end) or not picked become zeros. The caller waits for the copies. All
-// lanes.
+// Starts the copy of keys group_key .. + 15 to shared memory at `to`; keys
+// outside [first, end) or not picked become zeros. The caller commits and
+// waits. All lanes.
 template <class Side, int kDim, int kPageSize, bool kPicked>
 __device__ __forceinline__ void CopyKeyGroup(
-    const CacheView& view, HeadRun heads, GroupPages<kPageSize, kPicked> pages,
-    int group_key, int first, int end, int lane) {
+    const CacheView& view, int head, GroupPages<kPageSize, kPicked> pages,
+    int group_key, int first, int end, u32 to, int lane) {
   using Group = KeyGroup<Side, kDim>;
-  const auto at = [&](int offset) {
-    HeadRun moved = heads;
-    moved.to += offset;
-    return moved;
-  };
   if (Group::kCodeBytes % 16 == 0 && view.code_bytes >= 16) {
     CopyRows<Group::kCodeBytes % 16 == 0 ? 16 : 4, Group::kCodeBytes,
-             Group::kCodePitch>(view.codes, heads, pages, group_key, first, end,
-                                lane);
+             Group::kCodePitch>(view.codes, head, pages, group_key, first, end,
+                                to, lane);
   } else if (Group::kCodeBytes % 8 == 0 && view.code_bytes >= 8) {
     CopyRows<Group::kCodeBytes % 8 == 0 ? 8 : 4, Group::kCodeBytes,
-             Group::kCodePitch>(view.codes, heads, pages, group_key, first, end,
-                                lane);
+             Group::kCodePitch>(view.codes, head, pages, group_key, first, end,
+                                to, lane);
   } else {
     CopyRows<4, Group::kCodeBytes, Group::kCodePitch>(
-        view.codes, heads, pages, group_key, first, end, lane);
+        view.codes, head, pages, group_key, first, end, to, lane);
   }
   if constexpr (Side::kRowScale) {
     constexpr int kBytes = Group::kRowScaleBytes;
-    CopyRows<4, kBytes, kBytes>(view.row_scale, at(Group::kRowScales), pages,
-                                group_key, first, end, lane);
+    CopyRows<4, kBytes, kBytes>(view.row_scale, head, pages, group_key, first,
+                                end, to + Group::kRowScales, lane);
   }
   if constexpr (Side::kBlock > 0) {
     constexpr int kBytes = Group::kBlockScaleBytes;
     constexpr int kPitch = Group::kBlockScalePitch;
-    const HeadRun target = at(Group::kBlockScales);
+    const u32 target = to + Group::kBlockScales;
     if (kBytes % 8 == 0 && view.block_scale_bytes >= 8) {
       CopyRows<kBytes % 8 == 0 ? 8 : 1, kBytes, kPitch>(
-          view.block_scale, target, pages, group_key, first, end, lane);
+          view.block_scale, head, pages, group_key, first, end, target, lane);
     } else if (kBytes % 4 == 0 && view.block_scale_bytes >= 4) {
       CopyRows<kBytes % 4 == 0 ? 4 : 1, kBytes, kPitch>(
-          view.block_scale, target, pages, group_key, first, end, lane);
+          view.block_scale, head, pages, group_key, first, end, target, lane);
     } else {
-      CopyRows<1, kBytes, kPitch>(view.block_scale, target, pages, group_key,
-                                  first, end, lane);
+      CopyRows<1, kBytes, kPitch>(view.block_scale, head, pages, group_key,
+                                  first, end, target, lane);
     }
   }
 }

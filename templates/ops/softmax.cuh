@@ -47,9 +47,14 @@ struct SoftmaxRow {
     sum = gain = shift = 0;
   }
 
-  // The unscaled weight of score s. Infinite for the first scores of a row,
-  // which has no reference yet, but 0 for those that are -inf.
+  // The unscaled weight of score s.
   __device__ __forceinline__ float Weight(float s) const {
+    const float reference = max2 == NegativeInfinity() ? 0.0f : max2;
+    return arch::Exp2(arch::Fma(s, kLog2E, -reference));
+  }
+  // The same, but infinite for the first scores of a row, which has no
+  // reference yet; 0 for those that are -inf.
+  __device__ __forceinline__ float WeightSoFar(float s) const {
     const float reference = max2 == NegativeInfinity() ? -3e38f : max2;
     return arch::Exp2(arch::Fma(s, kLog2E, -reference));
   }

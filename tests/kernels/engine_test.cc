@@ -318,7 +318,8 @@ TEST(ChooseDecodeGrid, GivesEachBlockAUnitOfSeveralHeads) {
   };
   for (const Sizes& sizes : std::vector<Sizes>{
            {0, 8, 1},           // nothing to do
-           {1, 8, 1},           // fewer units than blocks, whatever is taken
+           {1, 4, 1},           // fewer units than blocks, whatever is taken
+           {blocks / 8, 8, 2},  // a unit of one head each
            {4096, 8, 8},        // more than enough
            {4096, 6, 2},        // 4 does not divide the heads
            {4096, 7, 1},        // nor does 2

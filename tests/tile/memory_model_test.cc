@@ -145,17 +145,17 @@ TEST(Registers, LimitIsTheShareOfTheFile) {
   // 170 rounded down
   EXPECT_EQ(RegisterLimit(extend, {128, 64, 2, 12}, target), 168);
   EXPECT_EQ(RegisterLimit(extend, {256, 64, 2, 16}, target), 128);
-  // Half of decode's threads copy.
+  // 65536 / 256, and 65536 / 384 = 170: four warps copy.
   const KernelSpec decode = Spec("decode/bf16/d128/g4/page16/bf16");
   EXPECT_EQ(RegisterLimit(decode, {8, 64, 2, 4}, target), 255);
-  EXPECT_EQ(RegisterLimit(decode, {8, 128, 2, 8}, target), 128);
+  EXPECT_EQ(RegisterLimit(decode, {8, 128, 2, 8}, target), 168);
 }
 
 TEST(BlockThreads, CountWarpsThatCopy) {
   const KernelSpec extend = Spec("extend/bf16/d128/g4/page16/bf16");
   EXPECT_EQ(BlockThreads(extend, {128, 64, 2, 4}), 128);
   const KernelSpec decode = Spec("decode/bf16/d128/g4/page16/bf16");
-  EXPECT_EQ(BlockThreads(decode, {8, 128, 2, 8}), 512);
+  EXPECT_EQ(BlockThreads(decode, {8, 128, 2, 8}), 384);
   EXPECT_EQ(BlockThreads(decode, {8, 64, 2, 4}), 256);
   EXPECT_EQ(BlockThreads(decode, {8, 32, 2, 2}), 128);
   // K's and V's copies have a warp each.

@@ -182,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(
         // 3 stages of 8 warps pass 101376, and so do two blocks of 4 warps
         Choice{"decode/e4m3_row/d128/g4/page16/bf16", "sm_86", "8x64/4/4"},
         Choice{"decode/e4m3_row/d128/g8/page16/bf16", "sm_90", "8x128/4/8"},
-        // 8 warps that compute and 8 that copy leave 128 registers
+        // 8 warps that compute and 4 that copy leave 168 registers
         Choice{"decode/e4m3_row/d128/g9/page16/bf16", "sm_90", "16x64/4/4"},
         Choice{"decode/e4m3_row/d128/g4/page16/bf16/q_max=4", "sm_90",
                "16x64/4/4"},

@@ -40,7 +40,8 @@ absl::StatusOr<Summary> HostMicroseconds(
 }
 
 // The store kernel launched through the driver alone. Of one token whose slot
-// is negative: no argument but the slots is looked at.
+// is negative: its source rows are read, but of the cache no argument is looked
+// at.
 class BareStore {
  public:
   static absl::StatusOr<std::unique_ptr<BareStore>> Load(Engine& engine) {
@@ -66,6 +67,15 @@ class BareStore {
     bare->shared_ = static_cast<unsigned>(entry->facts.dynamic_shared_bytes);
     const int64_t slot = -1;
     ASSIGN_OR_RETURN(bare->slot_, TargetBuffer::FromHost(engine, &slot, 8));
+    constexpr int kHeadDim = 128;
+    constexpr int kRowBytes = kHeadDim * 2;
+    ASSIGN_OR_RETURN(bare->source_,
+                     TargetBuffer::Allocate(engine, kKvHeads * kRowBytes));
+    RETURN_IF_ERROR(bare->source_.Fill(0));
+    bare->args_.k_src = {bare->source_.as<const unsigned char>(),
+                         kKvHeads * kRowBytes, kRowBytes};
+    bare->args_.k_src.access_bytes = 16;
+    bare->args_.v_src = bare->args_.k_src;
     bare->args_.slots = bare->slot_.as<const long long>();
     bare->args_.num_slots = 1;
     bare->args_.num_tokens = 1;
@@ -101,7 +111,7 @@ class BareStore {
   unsigned threads_ = 0;
   unsigned shared_ = 0;
   StoreArgs args_ = {};
-  TargetBuffer slot_;
+  TargetBuffer slot_, source_;
 };
 
 absl::StatusOr<Summary> MeasureStore(GpuRun& run, const BenchCase& what) {

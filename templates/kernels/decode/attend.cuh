@@ -318,7 +318,7 @@ __device__ __forceinline__ void AttendGroup(u32 shared, u32 piece, u32 free,
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         const ops::SoftmaxRow& row = state.softmax[r][c % 2];
-        p[r][c] = row.Weight(s[c]);
+        p[r][c] = row.WeightSoFar(s[c]);
         w[c] = spec::ValueWeight(p[r][c], v_terms[c / 2].scale) * row.gain;
         raise |= ops::SoftmaxRow::PassesSlack<spec::kValueWeightScaled>(p[r][c],
                                                                         w[c]);

@@ -35,7 +35,7 @@ struct HeadSplit {
         heads(1 << shift),
         parts(spec::kWarps >> shift),
         blocks(args.num_kv_heads >> shift),
-        team(parts >= 4 ? 4 : (parts >= 2 ? 2 : 1)) {
+        team(parts >= 2 ? 2 : 1) {
     if (team > DecodeShape::kSideProducers) team = DecodeShape::kSideProducers;
   }
 

@@ -177,9 +177,12 @@ __device__ __forceinline__ void ProduceSide(const AttentionArgs& args,
                         valid, piece, kPieceBytes, lane);
           }
         } else {
-          ops::CopyKeyGroup<Side, kDim>(view, {head, shift, piece, kPieceBytes},
-                                        pages, key, group.keys.first,
-                                        group.keys.end, lane);
+#pragma unroll 1
+          for (int i = 0; i < 1 << shift; ++i) {
+            ops::CopyKeyGroup<Side, kDim>(view, head + i, pages, key,
+                                          group.keys.first, group.keys.end,
+                                          piece + i * kPieceBytes, lane);
+          }
         }
       }
       arch::CpAsyncArrive(FilledBarrier(shared, stage.index));

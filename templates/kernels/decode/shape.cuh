@@ -23,8 +23,8 @@ struct DecodeShape {
   static constexpr bool kWeightBlocks = ops::kBlockFactors<VSide>;
 
   // Warps that only copy, behind those that compute.
-  static constexpr int kSideProducers =  // of K, and as many of V
-      spec::kWarps >= 8 ? 4 : (spec::kWarps >= 4 ? 2 : 1);
+  static constexpr int kSideProducers =
+      spec::kWarps >= 4 ? 2 : 1;  // of K, of V
   static constexpr int kProducers = 2 * kSideProducers;
   static constexpr int kConsumerThreads = spec::kWarps * 32;
   static constexpr int kThreads = kConsumerThreads + kProducers * 32;
