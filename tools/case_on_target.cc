@@ -216,10 +216,15 @@ absl::Status CaseOnTarget::QueueDecode(const PreparedKernel& kernel,
 
 absl::Status CaseOnTarget::Decode(const PreparedKernel& kernel,
                                   const AttentionArgs& args, int cuts) {
+  return Decode(kernel, args, CutGrid(kernel, args, cuts));
+}
+
+absl::Status CaseOnTarget::Decode(const PreparedKernel& kernel,
+                                  const AttentionArgs& args,
+                                  const DecodeGrid& grid) {
   RETURN_IF_ERROR(PoisonOutputs());
   // Of its exact size: an access past its end faults on the host.
   workspace_ = TargetBuffer();
-  const DecodeGrid grid = CutGrid(kernel, args, cuts);
   RETURN_IF_ERROR(QueueDecode(kernel, args, grid, nullptr));
   RETURN_IF_ERROR(SynchronizeTarget(engine_, nullptr));
   if (workspace_.bytes() == 0) return absl::OkStatus();

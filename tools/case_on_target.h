@@ -35,6 +35,8 @@ class CaseOnTarget {
   // Over CutGrid(kernel, args, cuts).
   absl::Status Decode(const PreparedKernel& kernel, const AttentionArgs& args,
                       int cuts);
+  absl::Status Decode(const PreparedKernel& kernel, const AttentionArgs& args,
+                      const DecodeGrid& grid);
   // Cuts every unit of work into `cuts` parts or about that: 1 gives one block.
   DecodeGrid CutGrid(const PreparedKernel& kernel, const AttentionArgs& args,
                      int cuts) const;

@@ -134,6 +134,26 @@ TEST(Case20, SplitsThatEndInsideATile) {
   }
 }
 
+// Blocks that end inside units and begin others, of which some are empty.
+TEST(DecodeGrid, OfAnyShapeTakesEveryStepOfUnevenSequences) {
+  const AttentionCase problem =
+      Generated(Small({1, 2, 1, 1, 3}, {700, 3, 0, 1500, 260}));
+  for (int heads : {1, 2}) {
+    Bench bench(problem);
+    bench.Store();
+    const auto kernel = bench.Decoder();
+    for (int blocks : {1, 2, 3, 5, 7, 12, 45, 100}) {
+      SCOPED_TRACE(absl::StrCat(blocks, " blocks of ", heads, " kv heads"));
+      DecodeGrid grid;
+      grid.blocks = blocks;
+      grid.heads_per_block = heads;
+      KVFORGE_EXPECT_OK(bench.target->Decode(
+          *kernel, bench.target->AttentionArguments(), grid));
+      bench.ExpectRight("decode");
+    }
+  }
+}
+
 TEST(Case24, PaddedRowOfABatch) {
   Bench bench(Generated(Small({1, 1, 1, 1}, {0, 40, 3, 17})));
   bench.Store();
