@@ -159,7 +159,8 @@ struct Written {
   bool operator==(const Written&) const = default;
 };
 
-std::vector<Written> RunAll(const CaseOptions& options) {
+// Decode runs in `tile`: what merges with what decides the last bits.
+std::vector<Written> RunAll(const CaseOptions& options, const Tile& tile) {
   Bench bench(Generated(options));
   bench.Store();
   const AttentionArgs args = bench.target->AttentionArguments();
@@ -169,15 +170,18 @@ std::vector<Written> RunAll(const CaseOptions& options) {
     written.push_back({*bench.target->Out(), *bench.target->Lse()});
   };
   take(bench.target->Extend(*bench.Kernel(KernelKind::kExtend), args));
+  const auto decoder = TestEngine().Prepare(bench.Decoder()->spec(), tile);
+  KVFORGE_EXPECT_OK(decoder.status());
   for (int splits : {1, 3}) {
-    take(bench.target->Decode(*bench.Decoder(), args, splits));
+    take(bench.target->Decode(**decoder, args, splits));
   }
   return written;
 }
 
 void ExpectEqual(const CaseOptions& built_in, const CaseOptions& function) {
-  const std::vector<Written> expected = RunAll(built_in);
-  const std::vector<Written> actual = RunAll(function);
+  const Tile tile = Bench(Generated(function)).Decoder()->tile();
+  const std::vector<Written> expected = RunAll(built_in, tile);
+  const std::vector<Written> actual = RunAll(function, tile);
   const char* kernels[] = {"extend", "decode", "decode with splits"};
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(expected[i] == actual[i]) << kernels[i];
