@@ -132,7 +132,7 @@ absl::StatusOr<Summary> MeasureAttention(GpuRun& run, const BenchCase& what) {
   const AttentionArgs args = problem->Args(0);
   if (what.kernel == KernelKind::kDecode) {
     ASSIGN_OR_RETURN(const DecodeCall call,
-                     DecodeCall::Create(run.engine, what, run.grid));
+                     DecodeCall::Create(run.engine, what, run.grid, run.tile));
     return HostMicroseconds(run.engine, run.timer.stream(),
                             [&] { return call.Run(args, run.timer.stream()); });
   }

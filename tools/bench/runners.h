@@ -39,7 +39,8 @@ struct GpuRun {
   Engine& engine;
   Timer& timer;
   PoolCache& pools;
-  DecodeGrid grid;  // of decode; a 0 in it is as the library chooses
+  DecodeGrid grid;           // of decode; a 0 in it is as the library chooses
+  std::optional<Tile> tile;  // of decode and extend; else the selector's
 };
 
 absl::StatusOr<CaseResult> RunDecodeCase(GpuRun& run, const BenchCase& what);
