@@ -46,7 +46,8 @@ struct GpuRun {
 absl::StatusOr<CaseResult> RunDecodeCase(GpuRun& run, const BenchCase& what);
 absl::StatusOr<CaseResult> RunExtendCase(GpuRun& run, const BenchCase& what);
 absl::StatusOr<CaseResult> RunStoreCase(GpuRun& run, const BenchCase& what);
-// `one`: host microseconds of our run call; `row`: of a bare cuLaunchKernel.
+// `one`: host microseconds of our run call; `row`: of a bare cuLaunchKernel of
+// the same kernel, grid and arguments.
 absl::StatusOr<CaseResult> RunLaunchCase(GpuRun& run, const BenchCase& what);
 
 // `one`: processor microseconds from SPEC to text, `row`: from text to cubin,
