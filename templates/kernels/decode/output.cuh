@@ -66,7 +66,7 @@ inline constexpr int kExchangeFacts = DecodeShape::kRoundTiles * 64;
 // Writes M tiles [kFirst, kFirst + kRoundTiles) of the warp's rows: pair
 // m * 8 + g of a row is channels ChannelOfPair(...), + 1.
 template <int kFirst>
-__device__ __forceinline__ void WriteRound(u32 shared, int warp, int g, int t,
+__device__ __forceinline__ void WriteTiles(u32 shared, int warp, int g, int t,
                                            const DecodeState& state) {
   using Shape = DecodeShape;
 #pragma unroll
@@ -92,12 +92,27 @@ __device__ __forceinline__ void WriteRound(u32 shared, int warp, int g, int t,
   }
 }
 
-// First of the two channels of pair `pair` of M tiles kFirst and on.
+// The tiles of the round that begins at tile `first`: registers have no index
+// that is known at run time only.
 template <int kFirst>
-__device__ __forceinline__ int ChannelOfPair(int pair) {
+__device__ __forceinline__ void WriteRound(int first, u32 shared, int warp,
+                                           int g, int t,
+                                           const DecodeState& state) {
+  constexpr int kNext = kFirst + DecodeShape::kRoundTiles;
+  if constexpr (kNext >= DecodeShape::kMTiles) {
+    WriteTiles<kFirst>(shared, warp, g, t, state);
+  } else if (first == kFirst) {
+    WriteTiles<kFirst>(shared, warp, g, t, state);
+  } else {
+    WriteRound<kNext>(first, shared, warp, g, t, state);
+  }
+}
+
+// First of the two channels of pair `pair` of M tiles `first` and on.
+__device__ __forceinline__ int ChannelOfPair(int first, int pair) {
   using Order = DecodeShape::VOrder;
   constexpr int kPairs = Order::kLaneChannels / 2;
-  const int m = kFirst + pair / 8;
+  const int m = first + pair / 8;
   return m / kPairs * Order::kRunChannels + pair % 8 * Order::kLaneChannels +
          m % kPairs * 2;
 }
@@ -111,8 +126,8 @@ struct SegmentOutput {
   int heads;    // of the unit
 };
 
-__device__ __forceinline__ i64 SlotFloats(int heads) {
-  return static_cast<i64>(heads) * spec::kBlockM * (spec::kValueDim + 1);
+__device__ __forceinline__ int SlotFloats(int heads) {
+  return heads * spec::kBlockM * (spec::kValueDim + 1);
 }
 
 // Two neighbouring channels of a final row.
@@ -146,13 +161,13 @@ __device__ __forceinline__ void StoreLse(const AttentionArgs& args,
       lse);
 }
 
-// Merges what the warps of this warp's kv head wrote in a round, for every
-// parts-th row from `part` on.
-template <int kFirst>
+// Merges what the warps of this warp's kv head wrote in the round that begins
+// at tile `first`, for every parts-th row from `part` on.
 __device__ __forceinline__ void ReadRound(const AttentionArgs& args,
                                           const HeadSplit& split,
                                           const SegmentOutput& output,
-                                          u32 shared, int part, int lane) {
+                                          int first, u32 shared, int part,
+                                          int lane) {
   using Shape = DecodeShape;
   const ops::Sequence& sequence = output.sequence;
   const float uniform = spec::OutUniform(args, sequence.kv_head);
@@ -175,6 +190,7 @@ __device__ __forceinline__ void ReadRound(const AttentionArgs& args,
     float x[2] = {};
     constexpr int kPairs = Shape::kRoundTiles * 8;
     static_assert(kPairs <= 32);
+    const bool mine = lane < kPairs && first + lane / 8 < Shape::kMTiles;
 #pragma unroll 1
     for (int i = 0; i < split.parts; ++i) {
       const u32 from = row_of(i, r);
@@ -185,7 +201,7 @@ __device__ __forceinline__ void ReadRound(const AttentionArgs& args,
       // Without a maximum the sum is 0, or NaN where every score was.
       sum += seen ? part_sum * arch::Exp2(max2 - top2) : part_sum;
       const float factor = seen ? arch::Exp2(ref2 - top_ref2) : 0.0f;
-      if (lane < kPairs && kFirst + lane / 8 < Shape::kMTiles) {
+      if (mine) {
         const U32x2 values = arch::LoadShared<U32x2>(from + lane * 8);
         x[0] = arch::Fma(arch::FromBits(values.v[0]), factor, x[0]);
         x[1] = arch::Fma(arch::FromBits(values.v[1]), factor, x[1]);
@@ -198,8 +214,7 @@ __device__ __forceinline__ void ReadRound(const AttentionArgs& args,
     const ops::SoftmaxResult result =
         ops::FinishRow(top2, top_ref2, sum, sink2);
     const float factor = result.out_factor * uniform;
-    const int channel = ChannelOfPair<kFirst>(lane);
-    const bool mine = lane < kPairs && kFirst + lane / 8 < Shape::kMTiles;
+    const int channel = ChannelOfPair(first, lane);
     x[0] *= factor;
     x[1] *= factor;
     if constexpr (VSide::kChannelScale) {
@@ -217,19 +232,16 @@ __device__ __forceinline__ void ReadRound(const AttentionArgs& args,
         U32x2 values;
         values.v[0] = arch::Bits(x[0]);
         values.v[1] = arch::Bits(x[1]);
-        arch::StoreGlobal(output.slot +
-                              static_cast<i64>(slot_row) * spec::kValueDim +
-                              channel,
+        arch::StoreGlobal(output.slot + slot_row * spec::kValueDim + channel,
                           values);
       } else {
         StoreOut(OutRow(args, sequence, row), channel, x[0], x[1]);
       }
     }
-    if (kFirst == 0 && lane == 0) {
+    if (first == 0 && lane == 0) {
       if (output.slot != nullptr) {
         arch::StoreGlobal(output.slot +
-                              static_cast<i64>(output.heads) * spec::kBlockM *
-                                  spec::kValueDim +
+                              output.heads * spec::kBlockM * spec::kValueDim +
                               slot_row,
                           result.lse);
       } else {
@@ -253,19 +265,18 @@ __device__ __forceinline__ void ExchangeSync(const HeadSplit& split) {
   }
 }
 
-template <int kFirst>
 __device__ __forceinline__ void ExchangeRounds(const AttentionArgs& args,
                                                const HeadSplit& split,
                                                const SegmentOutput& output,
                                                u32 shared, int warp, int lane,
                                                const DecodeState& state) {
-  ExchangeSync(split);
-  WriteRound<kFirst>(shared, warp, lane / 4, lane % 4, state);
-  ExchangeSync(split);
-  ReadRound<kFirst>(args, split, output, shared, split.Part(warp), lane);
-  constexpr int kNext = kFirst + DecodeShape::kRoundTiles;
-  if constexpr (kNext < DecodeShape::kMTiles) {
-    ExchangeRounds<kNext>(args, split, output, shared, warp, lane, state);
+#pragma unroll 1
+  for (int first = 0; first < DecodeShape::kMTiles;
+       first += DecodeShape::kRoundTiles) {
+    ExchangeSync(split);
+    WriteRound<0>(first, shared, warp, lane / 4, lane % 4, state);
+    ExchangeSync(split);
+    ReadRound(args, split, output, first, shared, split.Part(warp), lane);
   }
 }
 
@@ -276,13 +287,12 @@ __device__ __forceinline__ void MergeSlots(const AttentionArgs& args,
                                            const SegmentOutput& output,
                                            int first_head, i64 first_block,
                                            int count, int warp, int lane) {
-  const i64 slot_floats = SlotFloats(split.heads);
+  const int slot_floats = SlotFloats(split.heads);
+  const float* const first_slot = args.partials + 2 * first_block * slot_floats;
   const auto slot_of = [&](int i) {
-    return args.partials +
-           (2 * (first_block + i) + (i == 0 ? 1 : 0)) * slot_floats;
+    return first_slot + static_cast<i64>(i == 0 ? 1 : 2 * i) * slot_floats;
   };
-  const i64 lse_offset =
-      static_cast<i64>(split.heads) * spec::kBlockM * spec::kValueDim;
+  const int lse_offset = split.heads * spec::kBlockM * spec::kValueDim;
   ops::Sequence sequence = output.sequence;
 #pragma unroll 1
   for (int index = warp; index < split.heads * spec::kBlockM;
@@ -296,8 +306,11 @@ __device__ __forceinline__ void MergeSlots(const AttentionArgs& args,
     const float sink2 =
         ops::SinkOf<spec::kGroup, spec::kSinks>(args, sequence, row);
     float top2 = sink2;
-    for (int i = lane; i < count; i += 32) {
-      top2 = arch::MaxNan(top2, lse_of(i) * ops::kLog2E);
+#pragma unroll 1
+    for (int first = 0; first < count; first += 32) {
+      if (first + lane < count) {
+        top2 = arch::MaxNan(top2, lse_of(first + lane) * ops::kLog2E);
+      }
     }
 #pragma unroll
     for (int mask = 1; mask < 32; mask *= 2) {
@@ -306,8 +319,12 @@ __device__ __forceinline__ void MergeSlots(const AttentionArgs& args,
     const bool empty = top2 == ops::NegativeInfinity();
     float total = 0;
     if (!empty) {
-      for (int i = lane; i < count; i += 32) {
-        total += arch::Exp2(arch::Fma(lse_of(i), ops::kLog2E, -top2));
+#pragma unroll 1
+      for (int first = 0; first < count; first += 32) {
+        if (first + lane < count) {
+          total +=
+              arch::Exp2(arch::Fma(lse_of(first + lane), ops::kLog2E, -top2));
+        }
       }
 #pragma unroll
       for (int mask = 1; mask < 32; mask *= 2) {
@@ -315,6 +332,9 @@ __device__ __forceinline__ void MergeSlots(const AttentionArgs& args,
       }
       total += arch::Exp2(sink2 - top2);
     }
+    // Of an empty row all x are 0.
+    const float total2 = empty ? 0.0f : arch::Log2(total);
+    const float inverse = arch::Exp2(-total2);
     constexpr int kLanes = spec::kValueDim / 4 < 32 ? spec::kValueDim / 4 : 32;
     u8* const out = OutRow(args, sequence, row);
 #pragma unroll 1
@@ -330,33 +350,39 @@ __device__ __forceinline__ void MergeSlots(const AttentionArgs& args,
               arch::Exp2(arch::Fma(lse_of(first + lane), ops::kLog2E, -top2));
         }
         const int parts = count - first < 32 ? count - first : 32;
-#pragma unroll 4
-        for (int i = 0; i < parts; ++i) {
-          const float w = arch::ShuffleFrom(weight, i);
-          U32x4 values = {};
-          if (mine) {
-            values = arch::LoadGlobal<U32x4>(
-                slot_of(first + i) + static_cast<i64>(index) * spec::kValueDim +
-                channel);
+        constexpr int kAhead = 4;  // slots that are read at once
+#pragma unroll 1
+        for (int i = 0; i < parts; i += kAhead) {
+          float w[kAhead];  // 0 past the last part
+          U32x4 values[kAhead];
+#pragma unroll
+          for (int k = 0; k < kAhead; ++k) {
+            w[k] = arch::ShuffleFrom(weight, i + k);
+            values[k] = {};
+            if (mine && w[k] != 0) {
+              values[k] = arch::LoadGlobal<U32x4>(
+                  slot_of(first + i + k) + index * spec::kValueDim + channel);
+            }
           }
 #pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            const float sum = arch::Fma(arch::FromBits(values.v[j]), w, x[j]);
-            x[j] = w == 0 ? x[j] : sum;  // an empty part may hold anything
+          for (int k = 0; k < kAhead; ++k) {
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+              const float sum =
+                  arch::Fma(arch::FromBits(values[k].v[j]), w[k], x[j]);
+              x[j] = w[k] == 0 ? x[j] : sum;  // an empty part: nothing was read
+            }
           }
         }
       }
       if (!mine) continue;
-      if (!empty) {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) x[j] = x[j] / total;
-      }
+      for (int j = 0; j < 4; ++j) x[j] *= inverse;
       StoreOut(out, channel, x[0], x[1]);
       StoreOut(out, channel + 2, x[2], x[3]);
     }
     if (lane == 0) {
-      const float lse = empty ? top2 : (top2 + arch::Log2(total)) * ops::kLn2;
-      StoreLse(args, sequence, row, lse);
+      StoreLse(args, sequence, row, (top2 + total2) * ops::kLn2);
     }
   }
 }
@@ -374,13 +400,17 @@ __device__ __forceinline__ void FinishSegment(
     output.slot = args.partials + slot * SlotFloats(split.heads);
   }
   SettleRows(state);
-  ExchangeRounds<0>(args, split, output, shared, warp, lane, state);
+  ExchangeRounds(args, split, output, shared, warp, lane, state);
   if (whole) return;
 
-  const i64 begin = segment.position - segment.step;  // of the unit
-  const i64 first_block = begin / plan.chunk;
-  const int count = static_cast<int>((begin + segment.steps - 1) / plan.chunk -
-                                     first_block + 1);
+  // What the unit has before this segment ends where this block begins, and
+  // what it has behind begins where this block ends.
+  const int chunk =
+      plan.chunk < segment.steps ? static_cast<int>(plan.chunk) : segment.steps;
+  const int before = (segment.step + chunk - 1) / chunk;
+  const int behind = (segment.steps - segment.EndStep() + chunk - 1) / chunk;
+  const i64 first_block = arch::BlockIndex() - before;
+  const int count = before + 1 + behind;
   const u32 arrivals = shared + DecodeShape::kArrivals;
   unsigned* const counter = args.arrivals + first_block;
   ConsumerSync();

@@ -20,6 +20,12 @@
 
 namespace kvforge::kernels {
 
+__device__ constexpr int Log2OfPower(int power) {
+  int log2 = 0;
+  while (power >> log2 > 1) ++log2;
+  return log2;
+}
+
 // Consumer warp w of a block serves kv head w % heads of its unit, and of each
 // step group w / heads.
 struct HeadSplit {
@@ -43,6 +49,16 @@ struct HeadSplit {
     return warp & (heads - 1);
   }
   __device__ __forceinline__ int Part(int warp) const { return warp >> shift; }
+
+  // Steps that so many groups of 16 keys take: ceil(groups / parts). The parts
+  // are a constant times a power of two, which takes no division.
+  __device__ __forceinline__ int StepsOf(int groups) const {
+    constexpr int kMostHeads = spec::kWarps & -spec::kWarps;
+    constexpr int kLeastParts = spec::kWarps / kMostHeads;
+    const int factor_log2 = Log2OfPower(kMostHeads) - shift;
+    const int rounded = groups + (1 << factor_log2) - 1;
+    return ((rounded >> factor_log2) + kLeastParts - 1) / kLeastParts;
+  }
 };
 
 // The keys that some query token of a sequence sees.
@@ -64,7 +80,7 @@ __device__ __forceinline__ int EndGroup(const AttentionArgs& args,
 
 // The units of one sequence.
 struct SequenceWork {
-  int units = 0;
+  int tiles = 0;  // of query rows
   int steps = 0;  // of each unit
 
   SequenceWork() = default;
@@ -73,16 +89,15 @@ struct SequenceWork {
     const int q_len = arch::LoadGlobal<int>(args.q_indptr + batch + 1) -
                       arch::LoadGlobal<int>(args.q_indptr + batch);
     const int kv_len = arch::LoadGlobal<int>(args.kv_lens + batch);
-    const int row_tiles =
-        q_len > 0 ? (q_len * spec::kGroup + spec::kBlockM - 1) / spec::kBlockM
-                  : 0;
-    units = row_tiles * split.blocks;
+    tiles = q_len > 0
+                ? (q_len * spec::kGroup + spec::kBlockM - 1) / spec::kBlockM
+                : 0;
     const ops::KeyRange keys = SequenceKeys(kv_len > 0 ? kv_len : 0, q_len);
-    const int groups = EndGroup(args, keys) - FirstGroup(keys);
-    steps = groups > split.parts ? (groups + split.parts - 1) / split.parts : 1;
+    const int some = split.StepsOf(EndGroup(args, keys) - FirstGroup(keys));
+    steps = some > 1 ? some : 1;
   }
-  __device__ __forceinline__ i64 All() const {
-    return static_cast<i64>(units) * steps;
+  __device__ __forceinline__ i64 All(const HeadSplit& split) const {
+    return static_cast<i64>(tiles * split.blocks) * steps;
   }
 };
 
@@ -103,13 +118,20 @@ struct DecodePlan {
     total = 0;
     int fewest = 0x7fffffff;
     int most = 0;
-#pragma unroll 4
-    for (int batch = lane; batch < args.batch; batch += 32) {
-      const SequenceWork work(args, split, batch);
-      if (work.units == 0) continue;
-      total += work.All();
-      fewest = work.steps < fewest ? work.steps : fewest;
-      most = work.steps > most ? work.steps : most;
+    // So many sequences of a lane are read at once.
+    constexpr int kAhead = 4;
+#pragma unroll 1
+    for (int first = lane; first - lane < args.batch; first += 32 * kAhead) {
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        const int batch = first + 32 * i;
+        const bool exists = batch < args.batch;
+        const SequenceWork work(args, split, exists ? batch : 0);
+        if (!exists || work.tiles == 0) continue;
+        total += work.All(split);
+        fewest = work.steps < fewest ? work.steps : fewest;
+        most = work.steps > most ? work.steps : most;
+      }
     }
 #pragma unroll
     for (int mask = 1; mask < 32; mask *= 2) {
@@ -123,9 +145,13 @@ struct DecodePlan {
     chunk = (total + blocks - 1) / blocks;
     if (chunk < 1) chunk = 1;
     if (fewest == most) {
-      const i64 parts = chunk < most ? most / chunk : 1;
-      const i64 units = (chunk + most - 1) / most;
-      const i64 even = chunk < most ? (most + parts - 1) / parts : units * most;
+      i64 even;
+      if (chunk < most) {
+        const int parts = most / static_cast<int>(chunk);
+        even = (most + parts - 1) / parts;
+      } else {
+        even = (chunk + most - 1) / most * most;
+      }
       if (even - chunk <= chunk / 16) chunk = even;
     }
   }
@@ -133,12 +159,12 @@ struct DecodePlan {
 
 // The segments of a block, in order.
 struct SegmentWalk {
-  i64 position;  // of the segment's first step in the line
-  i64 left;      // steps of the block from there on
+  i64 left;  // steps of the block, from the segment's first on
   int batch;
-  int units;  // of the sequence
+  int tiles;  // of query rows, of the sequence
   int steps;  // of each of its units
-  int unit;   // of the sequence
+  int tile;   // of the unit
+  int run;    // of kv heads, of the unit
   int step;   // of the unit: the segment's first
 
   __device__ __forceinline__ bool Done() const { return left <= 0; }
@@ -154,7 +180,7 @@ struct SegmentWalk {
   __device__ __forceinline__ void Start(const AttentionArgs& args,
                                         const HeadSplit& split,
                                         const DecodePlan& plan, int lane) {
-    position = arch::BlockIndex() * plan.chunk;
+    const i64 position = arch::BlockIndex() * plan.chunk;
     left = plan.total - position;
     if (left > plan.chunk) left = plan.chunk;
     if (Done()) return;
@@ -164,7 +190,7 @@ struct SegmentWalk {
       SequenceWork work;
       if (first + lane < args.batch) {
         work = SequenceWork(args, split, first + lane);
-        mine = work.All();
+        mine = work.All(split);
       }
       i64 through = mine;  // of this lane's sequence and those before it
 #pragma unroll
@@ -181,11 +207,13 @@ struct SegmentWalk {
           owner |= arch::ShuffleXor(owner, mask);
         }
         batch = first + owner;
-        units = arch::ShuffleFrom(work.units, owner);
+        tiles = arch::ShuffleFrom(work.tiles, owner);
         steps = arch::ShuffleFrom(work.steps, owner);
         const i64 inside = ShuffleFrom(offset, owner);
-        unit = static_cast<int>(inside / steps);
+        const int unit = static_cast<int>(inside / steps);
         step = static_cast<int>(inside - static_cast<i64>(unit) * steps);
+        tile = unit / split.blocks;
+        run = unit - tile * split.blocks;
         return;
       }
       before += ShuffleFrom(through, 31);
@@ -194,27 +222,28 @@ struct SegmentWalk {
 
   __device__ __forceinline__ void Next(const AttentionArgs& args,
                                        const HeadSplit& split) {
-    const int taken = EndStep() - step;
-    position += taken;
-    left -= taken;
+    left -= EndStep() - step;
     step = 0;
-    ++unit;
-    if (Done() || unit < units) return;
-    unit = 0;
+    ++run;
+    if (Done() || run < split.blocks) return;
+    run = 0;
+    ++tile;
+    if (tile < tiles) return;
+    tile = 0;
     do {
       ++batch;
       const SequenceWork work(args, split, batch);
-      units = work.units;
+      tiles = work.tiles;
       steps = work.steps;
-    } while (units == 0);
+    } while (tiles == 0);
   }
 
   // The unit's first kv head.
   __device__ __forceinline__ int FirstHead(const HeadSplit& split) const {
-    return unit % split.blocks * split.heads;
+    return run * split.heads;
   }
-  __device__ __forceinline__ int FirstRow(const HeadSplit& split) const {
-    return unit / split.blocks * spec::kBlockM;
+  __device__ __forceinline__ int FirstRow(const HeadSplit&) const {
+    return tile * spec::kBlockM;
   }
 };
 
