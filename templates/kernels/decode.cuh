@@ -12,28 +12,30 @@
 // V^T P^T, keys and channels on M, so that up to 8 query rows cost no padding.
 // P^T goes from accumulator to operand by an 8x8 transpose in registers.
 //
-// Shared memory: q where head_dim is above 256 or q takes two operands, the
-// stages, the exchange of partial rows, notes on the stages, what the last
-// block is told by, barriers.
+// Shared memory: the stages' codes, then their scales, q where head_dim is
+// above 256 or q takes two operands, the exchange of partial rows, notes on the
+// stages, what the last block is told by, barriers.
 //
 // With kSparseBlock the groups are those of the selected blocks: what is not
 // selected costs nothing.
 #include "kernels/decode/attend.cuh"
 #include "kernels/decode/output.cuh"
 #include "kernels/decode/plan.cuh"
-#include "kernels/decode/producer.cuh"
+#include "kernels/decode/produce_boxes.cuh"
+#include "kernels/decode/produce_rows.cuh"
 #include "kernels/decode/queries.cuh"
 #include "kernels/decode/shape.cuh"
 
 namespace kvforge::kernels {
 
-__device__ __forceinline__ void Consume(const AttentionArgs& args,
+__device__ __forceinline__ void Consume(const DecodeArgs& args,
                                         const HeadSplit& split,
                                         const DecodePlan& plan,
                                         SegmentWalk segment, u32 shared,
                                         int warp, int lane) {
   const int g = lane / 4;
   const int t = lane % 4;
+  const WarpPieces pieces(args, split, shared, warp);
   Stage stage;
 #pragma unroll 1
   for (; !segment.Done(); segment.Next(args, split)) {
@@ -55,10 +57,11 @@ __device__ __forceinline__ void Consume(const AttentionArgs& args,
                                   static_cast<int>(note.v[2])};
       const u32 free = FreeBarrier(shared, stage.index);
       if (keys.first < keys.end) {
-        AttendGroup(shared, Piece(shared, stage.index, warp), free,
+        AttendGroup(shared, pieces.Keys(stage.index),
+                    pieces.Values(stage.index), free,
                     static_cast<int>(note.v[0]), keys, mask, lane, state);
       } else {
-        ReleasePiece(free, lane);
+        ReleasePiece(free);
       }
       stage.Next();
     }
@@ -67,7 +70,43 @@ __device__ __forceinline__ void Consume(const AttentionArgs& args,
   }
 }
 
-__device__ __forceinline__ void Decode(const AttentionArgs& args) {
+// Producer warps that fill a stage together.
+__device__ __forceinline__ int StepProducers(const HeadSplit& split) {
+  return (kCopiesBoxes<KSide, spec::kHeadDim> ? 1 : split.team) +
+         (kCopiesBoxes<VSide, spec::kValueDim> ? 1 : split.team);
+}
+
+template <class Side, int kDim, bool kSideK>
+__device__ __forceinline__ void ProduceSide(const DecodeArgs& args,
+                                            const HeadSplit& split,
+                                            const SegmentWalk& segment,
+                                            u32 shared, int producer,
+                                            int lane) {
+  if constexpr (kCopiesBoxes<Side, kDim>) {
+    ProduceBoxes<Side, kDim, kSideK>(args, split, segment, shared, producer,
+                                     lane);
+  } else {
+    ProduceRows<Side, kDim, kSideK>(args, split, segment, shared, producer,
+                                    lane);
+  }
+}
+
+// Half of the producers copy K, the others V.
+__device__ __forceinline__ void Produce(const DecodeArgs& args,
+                                        const HeadSplit& split,
+                                        const SegmentWalk& segment, u32 shared,
+                                        int producer, int lane) {
+  constexpr int kSideProducers = DecodeShape::kSideProducers;
+  if (producer < kSideProducers) {
+    ProduceSide<KSide, spec::kHeadDim, true>(args, split, segment, shared,
+                                             producer, lane);
+  } else {
+    ProduceSide<VSide, spec::kValueDim, false>(args, split, segment, shared,
+                                               producer - kSideProducers, lane);
+  }
+}
+
+__device__ __forceinline__ void Decode(const DecodeArgs& args) {
   // The same for all lanes, as the compiler sees only in a shuffle: branches on
   // it need no code for a warp that parts.
   const int warp = arch::ShuffleFrom(arch::ThreadIndex() / 32, 0);
@@ -76,8 +115,9 @@ __device__ __forceinline__ void Decode(const AttentionArgs& args) {
   const HeadSplit split(args);
   if (arch::ThreadIndex() == 0) {
     for (int stage = 0; stage < spec::kStages; ++stage) {
-      arch::MbarrierInit(FilledBarrier(shared, stage), 2 * split.team * 32);
-      arch::MbarrierInit(FreeBarrier(shared, stage), spec::kWarps);
+      arch::MbarrierInit(FilledBarrier(shared, stage),
+                         StepProducers(split) * 32);
+      arch::MbarrierInit(FreeBarrier(shared, stage), spec::kWarps * 32);
     }
   }
   const DecodePlan plan(args, split, lane);
@@ -101,6 +141,6 @@ extern "C" __constant__ int kvforge_block_threads =
 
 extern "C" __global__ void __launch_bounds__(
     kvforge::kernels::DecodeShape::kThreads, 1)
-    kvforge_kernel(const __grid_constant__ kvforge::AttentionArgs args) {
+    kvforge_kernel(const __grid_constant__ kvforge::DecodeArgs args) {
   kvforge::kernels::Decode(args);
 }

@@ -70,6 +70,18 @@ struct ExtendShape {
   static_assert(spec::kBlockN % ops::kGroupKeys == 0);
 };
 
+// A stage's groups of K, then those of V.
+__device__ __forceinline__ ops::GroupPlace KeysAt(u32 stage, int group) {
+  using Group = ExtendShape::KGroup;
+  return ops::PlaceAt<Group>(stage + group * Group::kBytes);
+}
+__device__ __forceinline__ ops::GroupPlace ValuesAt(u32 stage, int group) {
+  using Group = ExtendShape::VGroup;
+  return ops::PlaceAt<Group>(
+      stage + ExtendShape::kGroups * ExtendShape::KGroup::kBytes +
+      group * Group::kBytes);
+}
+
 // This thread holds rows first_row + 8 * i, i = 0 .. kRows - 1, of its
 // sequence. Which keys a row sees is worked out again where a mask is needed:
 // few tiles need one, and registers are short.
@@ -213,11 +225,10 @@ __device__ __forceinline__ void BlockDots(
     }
 #pragma unroll
     for (int n = 0; n < Shape::kStepKeys / 8; ++n) {
-      const u32 group = stage + (group0 + n / 2) * Shape::KGroup::kBytes;
+      const ops::GroupPlace group = KeysAt(stage, group0 + n / 2);
       const int first_key = n % 2 * 8;
       KeyRun keys;
-      keys.Load(group + (first_key + g) * Shape::KGroup::kCodePitch, 0, run, 0,
-                t);
+      keys.Load(group, first_key + g, run, 0, t);
       float partial[Shape::kMTiles][4] = {};
 #pragma unroll
       for (int i = 0; i < KeyRun::kSteps; ++i) {
@@ -256,16 +267,6 @@ __device__ __forceinline__ void Dots(
   constexpr int kTiles = Shape::kStepKeys / 8;
   const int g = lane / 4;
   const int t = lane % 4;
-  u32 rows[kTiles];
-  u32 scales[kTiles];
-#pragma unroll
-  for (int n = 0; n < kTiles; ++n) {
-    const u32 group = stage + (group0 + n / 2) * Shape::KGroup::kBytes;
-    const int key = n % 2 * 8 + g;
-    rows[n] = group + key * Shape::KGroup::kCodePitch;
-    scales[n] = group + Shape::KGroup::kBlockScales +
-                key * Shape::KGroup::kBlockScalePitch;
-  }
   ClearScores(s);
 #pragma unroll
   for (int run = 0; run < Shape::KOrder::kRuns; ++run) {
@@ -275,7 +276,8 @@ __device__ __forceinline__ void Dots(
       KeyRun keys[kTiles];
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
-        keys[n].Load(rows[n], scales[n], run, part, t);
+        keys[n].Load(KeysAt(stage, group0 + n / 2), n % 2 * 8 + g, run, part,
+                     t);
       }
 #pragma unroll
       for (int i = 0; i < KeyRun::kSteps; ++i) {
@@ -363,9 +365,8 @@ __device__ __forceinline__ void Weights(
   }
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
-    const u32 k_group = stage + (group0 + n / 2) * Shape::KGroup::kBytes;
-    const u32 v_group = stage + Shape::kGroups * Shape::KGroup::kBytes +
-                        (group0 + n / 2) * Shape::VGroup::kBytes;
+    const ops::GroupPlace k_group = KeysAt(stage, group0 + n / 2);
+    const ops::GroupPlace v_group = ValuesAt(stage, group0 + n / 2);
     const int pair = n % 2 * 8 + 2 * t;
     ops::RowTerms k_terms[2];
     float v_log2[2] = {0.0f, 0.0f};
@@ -479,8 +480,8 @@ __device__ __forceinline__ void Weights(
 // The operand of weights of block `run` of the warp's channels from p of the 16
 // keys of `v_group`, which `p` holds as S does: tiles of 8 keys `half` 0 and 1.
 __device__ __forceinline__ void BlockWeights(
-    const float (&p)[ExtendShape::kMTiles][2][4], u32 v_group, int dim_part,
-    int run, int t, ExtendState& state,
+    const float (&p)[ExtendShape::kMTiles][2][4], ops::GroupPlace v_group,
+    int dim_part, int run, int t, ExtendState& state,
     u32 (&weights)[ExtendShape::kMTiles][4]) {
   using Shape = ExtendShape;
   float factor[2][2];
@@ -562,8 +563,7 @@ __device__ __forceinline__ void Accumulate(
         }
       }
     }
-    const u32 v_group = stage + Shape::kGroups * Shape::KGroup::kBytes +
-                        (group0 + group) * Shape::VGroup::kBytes;
+    const ops::GroupPlace v_group = ValuesAt(stage, group0 + group);
 #pragma unroll
     for (int run = 0; run < Shape::kRuns; ++run) {
       ops::ValueRun<VSide, spec::kValueDim> values;
@@ -785,13 +785,11 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
         if (value_side) {
           ops::CopyKeyGroup<VSide, spec::kValueDim>(
               args.v, sequence.kv_head, pages, key, range.first, range.end,
-              to + Shape::kGroups * Shape::KGroup::kBytes +
-                  group * Shape::VGroup::kBytes,
-              copy_lane);
+              ValuesAt(to, group), copy_lane);
         } else {
           ops::CopyKeyGroup<KSide, spec::kHeadDim>(
               args.k, sequence.kv_head, pages, key, range.first, range.end,
-              to + group * Shape::KGroup::kBytes, copy_lane);
+              KeysAt(to, group), copy_lane);
         }
       }
     }

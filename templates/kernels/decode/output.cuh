@@ -282,7 +282,7 @@ __device__ __forceinline__ void ExchangeRounds(const AttentionArgs& args,
 
 // Combines the rows of a unit that blocks first_block .. last_block wrote to
 // their slots: out = sum_i exp(lse_i - lse) * out_i, with the sink once.
-__device__ __forceinline__ void MergeSlots(const AttentionArgs& args,
+__device__ __forceinline__ void MergeSlots(const DecodeArgs& args,
                                            const HeadSplit& split,
                                            const SegmentOutput& output,
                                            int first_head, i64 first_block,
@@ -389,7 +389,7 @@ __device__ __forceinline__ void MergeSlots(const AttentionArgs& args,
 
 // Writes the rows of a segment that every warp of the block has attended to.
 __device__ __forceinline__ void FinishSegment(
-    const AttentionArgs& args, const HeadSplit& split, const DecodePlan& plan,
+    const DecodeArgs& args, const HeadSplit& split, const DecodePlan& plan,
     const SegmentWalk& segment, const ops::Sequence& sequence, u32 shared,
     int warp, int lane, DecodeState& state) {
   SegmentOutput output = {sequence, segment.FirstRow(split), split.Head(warp),

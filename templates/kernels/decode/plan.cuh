@@ -33,10 +33,11 @@ struct HeadSplit {
   int heads;   // kv heads of a unit
   int parts;   // warps of a kv head
   int blocks;  // units side by side over the kv heads
-  // Producers of a side that share a step; the others take the steps between.
+  // Producers of a side that share a step where they copy rows; the others take
+  // the steps between.
   int team;
 
-  __device__ __forceinline__ explicit HeadSplit(const AttentionArgs& args)
+  __device__ __forceinline__ explicit HeadSplit(const DecodeArgs& args)
       : shift(DecodeShape::kQueryInShared ? 0 : args.heads_per_block_log2),
         heads(1 << shift),
         parts(spec::kWarps >> shift),

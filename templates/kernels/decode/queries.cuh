@@ -12,7 +12,8 @@ namespace kvforge::kernels {
 __device__ __forceinline__ u32 QueryFragment(u32 shared, int part, int row_tile,
                                              int step, int lane) {
   const int tile = part * DecodeShape::kRowTiles + row_tile;
-  return shared + ((tile * DecodeShape::KOrder::kSteps + step) * 32 + lane) * 8;
+  return shared + DecodeShape::kQuery +
+         ((tile * DecodeShape::KOrder::kSteps + step) * 32 + lane) * 8;
 }
 
 // A row of 16-bit elements to operands in registers, where its words wait until
