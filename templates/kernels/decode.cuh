@@ -43,8 +43,8 @@ __device__ __forceinline__ void Consume(const DecodeArgs& args,
                                  segment.FirstHead(split) + split.Head(warp));
     const ops::CustomMask mask = ops::MaskOf<spec::kCustomMask>(args, sequence);
     DecodeState state;
-    LoadQueries(args, sequence, segment.FirstRow(split), shared, warp, g, t,
-                state);
+    LoadQueries<DecodeShape>(args, sequence, segment.FirstRow(split), shared,
+                             warp, g, t, state);
     if constexpr (DecodeShape::kQueryInShared) ConsumerSync();
 
     const int end = segment.EndStep();
@@ -126,7 +126,9 @@ __device__ __forceinline__ void Prepare(const DecodeArgs& args,
 }
 
 __device__ __forceinline__ void Decode(const DecodeArgs& args) {
-  const int warp = arch::ThreadIndex() / 32;
+  // The same for all lanes, as the compiler sees only in a shuffle: branches on
+  // it need no code for a warp that parts.
+  const int warp = arch::ShuffleFrom(arch::ThreadIndex() / 32, 0);
   const int lane = arch::ThreadIndex() % 32;
   const u32 shared = arch::SharedBase();
   const HeadSplit split(args);
