@@ -31,6 +31,24 @@ __device__ __forceinline__ u32 BytePermute(u32 a, u32 b, u32 selector) {
   return d;
 }
 
+// Halves as registers' halves, which instructions of 16-bit operands name at no
+// cost; a shift they would execute.
+__device__ __forceinline__ u16 UpperHalf(u32 x) {
+  u16 d;
+  asm("{\n"
+      ".reg .b16 lower;\n"
+      "mov.b32 {lower, %0}, %1;\n"
+      "}"
+      : "=h"(d)
+      : "r"(x));
+  return d;
+}
+__device__ __forceinline__ u32 BothHalves(u16 x) {
+  u32 d;
+  asm("mov.b32 %0, {%1, %1};" : "=r"(d) : "h"(x));
+  return d;
+}
+
 // Launch.
 
 __device__ __forceinline__ int ThreadIndex() {

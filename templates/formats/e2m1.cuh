@@ -8,13 +8,15 @@
 
 namespace kvforge::formats {
 
-// Codes 0 and 4, and 1 and 5, of eight to two f16 pairs, times 2^-14: the bits
-// moved into an f16 keep the exponent field.
-//   code  s ee m          f16  s 000ee m000000000   (bias 15 - 1 = 14)
-// subnormals included.
+// Four codes in the low nibbles of four bytes to two f16 pairs, times 2^-14:
+// the bits moved into the upper byte of an f16 keep the exponent field.
+//   code  s ee m          f16  s 000ee m0 00000000   (bias 15 - 1 = 14)
+// subnormals included. All four are moved within their bytes at once.
 __device__ __forceinline__ void E2m1ToF16Placed4(u32 codes, u32 (&out)[2]) {
-  out[0] = ((codes << 12) & 0x80008000u) | ((codes << 9) & 0x0e000e00u);
-  out[1] = ((codes << 8) & 0x80008000u) | ((codes << 5) & 0x0e000e00u);
+  const u32 placed =
+      ((codes << 4) & 0x80808080u) | ((codes << 1) & 0x0e0e0e0eu);
+  out[0] = arch::BytePermute(placed, 0, 0x1404);
+  out[1] = arch::BytePermute(placed, 0, 0x3424);
 }
 
 // One f32 to its code: nearest, ties to even, saturating, NaN to +6.
