@@ -76,18 +76,18 @@ __device__ __forceinline__ int StepProducers(const HeadSplit& split) {
          (kCopiesBoxes<VSide, spec::kValueDim> ? 1 : split.team);
 }
 
-template <class Side, int kDim, bool kSideK>
+template <class Side, int kDim>
 __device__ __forceinline__ void ProduceSide(const DecodeArgs& args,
                                             const HeadSplit& split,
                                             const SegmentWalk& segment,
-                                            u32 shared, int producer,
-                                            int lane) {
+                                            u32 shared, bool values,
+                                            int producer, int lane) {
   if constexpr (kCopiesBoxes<Side, kDim>) {
-    ProduceBoxes<Side, kDim, kSideK>(args, split, segment, shared, producer,
-                                     lane);
+    ProduceBoxes<Side, kDim>(args, split, segment, shared, values, producer,
+                             lane);
   } else {
-    ProduceRows<Side, kDim, kSideK>(args, split, segment, shared, producer,
-                                    lane);
+    ProduceRows<Side, kDim>(args, split, segment, shared, values, producer,
+                            lane);
   }
 }
 
@@ -96,13 +96,18 @@ __device__ __forceinline__ void Produce(const DecodeArgs& args,
                                         const HeadSplit& split,
                                         const SegmentWalk& segment, u32 shared,
                                         int producer, int lane) {
-  constexpr int kSideProducers = DecodeShape::kSideProducers;
-  if (producer < kSideProducers) {
-    ProduceSide<KSide, spec::kHeadDim, true>(args, split, segment, shared,
-                                             producer, lane);
+  const bool values = producer >= DecodeShape::kSideProducers;
+  const int of_side =
+      values ? producer - DecodeShape::kSideProducers : producer;
+  if constexpr (kSidesAlike) {
+    ProduceSide<KSide, spec::kHeadDim>(args, split, segment, shared, values,
+                                       of_side, lane);
+  } else if (values) {
+    ProduceSide<VSide, spec::kValueDim>(args, split, segment, shared, true,
+                                        of_side, lane);
   } else {
-    ProduceSide<VSide, spec::kValueDim, false>(args, split, segment, shared,
-                                               producer - kSideProducers, lane);
+    ProduceSide<KSide, spec::kHeadDim>(args, split, segment, shared, false,
+                                       of_side, lane);
   }
 }
 

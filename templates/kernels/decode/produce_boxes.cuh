@@ -26,29 +26,30 @@ struct PieceKeys {
   u32 valid;  // bit i: key i of the group is read
 };
 
-// One producer's copies of one side, for all segments of the block.
-template <class Side, int kDim, bool kSideK>
+// One producer's copies of one side, for all segments of the block. `values`:
+// of V, else of K; Side is like both where it is not known before.
+template <class Side, int kDim>
 __device__ __forceinline__ void ProduceBoxes(const DecodeArgs& args,
                                              const HeadSplit& split,
                                              const SegmentWalk& first,
-                                             u32 shared, int producer,
-                                             int lane) {
+                                             u32 shared, bool values,
+                                             int producer, int lane) {
   using Shape = DecodeShape;
   using Group = ops::KeyGroup<Side, kDim>;
   constexpr bool kNarrowBlocks =
       Side::kBlock > 0 &&
       (Group::kBlockScaleBytes == 4 || Group::kBlockScaleBytes == 8);
   constexpr int kBlockBytes = kNarrowBlocks ? Group::kBlockScaleBytes : 4;
-  const CacheView& view = kSideK ? args.k : args.v;
-  const TensorMap& map = kSideK ? args.k_map : args.v_map;
-  const TensorMap& scale_map = kSideK ? args.k_scale_map : args.v_scale_map;
-  const bool boxes = (args.boxes & (kSideK ? kBoxesOfK : kBoxesOfV)) != 0;
+  const CacheView view = ViewOf(args, values);
+  const TensorMap& map = values ? args.v_map : args.k_map;
+  const TensorMap& scale_map = values ? args.v_scale_map : args.k_scale_map;
+  const bool boxes = (args.boxes & (values ? kBoxesOfV : kBoxesOfK)) != 0;
   const bool scale_boxes =
-      (args.boxes & (kSideK ? kBoxesOfKScales : kBoxesOfVScales)) != 0;
-  const RowScaleOrder<kSideK> order(args, split);
+      (args.boxes & (values ? kBoxesOfVScales : kBoxesOfKScales)) != 0;
+  const RowScaleOrder<Group> order(args, split, values);
+  const SideOfStages<Group> stages(shared, values);
   const auto place = [&](int stage, int warp) {
-    return PieceSide<kSideK>(shared, stage, warp, order.Offset(split, warp),
-                             order.pitch);
+    return stages.Piece(stage, warp, order.Offset(split, warp), order.pitch);
   };
   const bool narrow_blocks =
       kNarrowBlocks && view.block_scale_bytes >= kBlockBytes;
@@ -122,7 +123,7 @@ __device__ __forceinline__ void ProduceBoxes(const DecodeArgs& args,
       if (used) {
         arch::MbarrierWait(FreeBarrier(shared, stage.index), stage.parity ^ 1);
       }
-      if (kSideK && lane < spec::kWarps) {
+      if (!values && lane < spec::kWarps) {
         NotePiece(shared, stage.index, lane, mine.group);
       }
       const bool full = mine.valid == 0xffffu;

@@ -9,24 +9,26 @@ namespace kvforge::kernels {
 
 // One producer's copies of one side, for all segments of the block, row by row
 // by asynchronous copies. A producer copies of a group all kv heads of the unit
-// at once: they share its pages.
-template <class Side, int kDim, bool kSideK>
+// at once: they share its pages. `values`: of V, else of K; Side is like both
+// where it is not known before.
+template <class Side, int kDim>
 __device__ __forceinline__ void ProduceRows(const AttentionArgs& args,
                                             const HeadSplit& split,
                                             const SegmentWalk& first,
-                                            u32 shared, int producer,
-                                            int lane) {
+                                            u32 shared, bool values,
+                                            int producer, int lane) {
   using Shape = DecodeShape;
   using Copier = ops::KeyCopier<Side, kDim, spec::kPageSize>;
   using Group = ops::KeyGroup<Side, kDim>;
   constexpr ops::GroupPlace kPieceStep = {
       Group::kCodesBytes, Group::kBlockScales,
       Group::kScaleBytes - Group::kBlockScales, Group::kRowScaleBytes};
+  const SideOfStages<Group> stages(shared, values);
   const auto place = [&](int stage, int warp) {
-    return PieceSide<kSideK>(shared, stage, warp, warp * Group::kBlockScales,
-                             Group::kRowScaleBytes);
+    return stages.Piece(stage, warp, warp * Group::kBlockScales,
+                        Group::kRowScaleBytes);
   };
-  const CacheView& view = kSideK ? args.k : args.v;
+  const CacheView view = ViewOf(args, values);
   // Runs of heads of one copy: one where there is a selection for each.
   const int shift = spec::kSparseBlock > 0 ? 0 : split.shift;
   const int runs_shift = split.shift - shift;
@@ -70,7 +72,7 @@ __device__ __forceinline__ void ProduceRows(const AttentionArgs& args,
         const ops::GroupOfKeys group = state.Keys(
             args, state.first_unit + state.step * split.parts + part, head);
         const int key = group.group * ops::kGroupKeys;
-        if (kSideK && lane < 1 << shift) {
+        if (!values && lane < 1 << shift) {
           NotePiece(shared, stage.index, warp + lane, group);
         }
         if (group.Empty()) continue;

@@ -20,6 +20,27 @@ inline constexpr bool kCopiesBoxes =
     spec::kTensorCopies&& spec::kPageSize % ops::kGroupKeys == 0 &&
     ops::KeyGroup<Side, kDim>::kIsBox;
 
+// Whether K and V are copied by the same instructions: their producers then run
+// the same code, which is compiled once.
+inline constexpr bool kSidesAlike = KSide::kCodeBits == VSide::kCodeBits &&
+                                    KSide::kRowScale == VSide::kRowScale &&
+                                    KSide::kRowMinimum == VSide::kRowMinimum &&
+                                    KSide::kBlock == VSide::kBlock &&
+                                    spec::kHeadDim == spec::kValueDim;
+
+__device__ __forceinline__ CacheView ViewOf(const AttentionArgs& args,
+                                            bool values) {
+  const CacheView& k = args.k;
+  const CacheView& v = args.v;
+  CacheView view = {};
+  view.codes = PlaneOf(values, k.codes, v.codes);
+  view.row_scale = PlaneOf(values, k.row_scale, v.row_scale);
+  view.block_scale = PlaneOf(values, k.block_scale, v.block_scale);
+  view.code_bytes = values ? v.code_bytes : k.code_bytes;
+  view.block_scale_bytes = values ? v.block_scale_bytes : k.block_scale_bytes;
+  return view;
+}
+
 // The keys that some row of a tile of query rows sees.
 __device__ __forceinline__ ops::KeyRange RowKeys(const ops::Sequence& sequence,
                                                  int row0, int& last_row) {

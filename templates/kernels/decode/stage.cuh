@@ -18,31 +18,34 @@ __device__ __forceinline__ u32 PieceNote(u32 shared, int stage, int warp) {
   return shared + DecodeShape::kNotes + (stage * spec::kWarps + warp) * 16;
 }
 
-template <bool kSideK>
-struct SideGroup {
-  using Type = DecodeShape::KGroup;
-};
-template <>
-struct SideGroup<false> {
-  using Type = DecodeShape::VGroup;
-};
+// One of a value's two, of K or of V. Members one by one: an address that is
+// known at run time only would take the arguments out of constant memory.
+__device__ __forceinline__ StridedBytes PlaneOf(bool values,
+                                                const StridedBytes& k,
+                                                const StridedBytes& v) {
+  return {values ? v.base : k.base, values ? v.page_stride : k.page_stride,
+          values ? v.slot_stride : k.slot_stride,
+          values ? v.head_stride : k.head_stride};
+}
 
 // How the row scales of a side lie in a stage: keys side by side for each warp,
 // or where a tensor copy brought them as they lie in memory, heads side by side
 // for each key.
-template <bool kSideK>
+template <class Group>
 struct RowScaleOrder {
-  using Group = typename SideGroup<kSideK>::Type;
   bool heads_inside;
   u32 pitch;       // from key to key
   u32 head_pitch;  // from head to head
 
+  // `values`: of V, else of K.
   __device__ __forceinline__ RowScaleOrder(const DecodeArgs& args,
-                                           const HeadSplit& split) {
-    const StridedBytes& plane = (kSideK ? args.k : args.v).row_scale;
+                                           const HeadSplit& split,
+                                           bool values) {
+    const StridedBytes plane =
+        PlaneOf(values, args.k.row_scale, args.v.row_scale);
     heads_inside =
         spec::kTensorCopies &&
-        (args.boxes & (kSideK ? kBoxesOfKScales : kBoxesOfVScales)) != 0 &&
+        (args.boxes & (values ? kBoxesOfVScales : kBoxesOfKScales)) != 0 &&
         plane.head_stride <= plane.slot_stride;
     pitch = heads_inside ? split.heads * Group::kRowScaleBytes
                          : Group::kRowScaleBytes;
@@ -56,29 +59,33 @@ struct RowScaleOrder {
   }
 };
 
-// The keys of a warp's piece, of K or of V. `row_offset`: from its
-// RowScaleOrder.
-template <bool kSideK>
-__device__ __forceinline__ ops::GroupPlace PieceSide(u32 shared, int stage,
-                                                     int warp, u32 row_offset,
-                                                     u32 row_pitch) {
-  using Shape = DecodeShape;
-  using KGroup = Shape::KGroup;
-  using VGroup = Shape::VGroup;
-  const u32 codes = shared + stage * Shape::kStageBytes;
-  const u32 scales = shared + Shape::kScales + stage * Shape::kStageScaleBytes;
-  if constexpr (kSideK) {
-    return {codes + warp * KGroup::kCodesBytes, scales + row_offset,
-            scales + Shape::kKBlockScales +
-                warp * (KGroup::kScaleBytes - KGroup::kBlockScales),
+// The pieces of K, or of V, in the stages.
+template <class Group>
+struct SideOfStages {
+  u32 codes;  // of the first warp's piece in the first stage
+  u32 row_scales;
+  u32 block_scales;
+
+  __device__ __forceinline__ SideOfStages(u32 shared, bool values) {
+    using Shape = DecodeShape;
+    codes = shared + (values ? Shape::kKCodesBytes : 0);
+    row_scales = shared + Shape::kScales + (values ? Shape::kVRowScales : 0);
+    block_scales = shared + Shape::kScales +
+                   (values ? Shape::kVBlockScales : Shape::kKBlockScales);
+  }
+  // `row_offset`: from its RowScaleOrder.
+  __device__ __forceinline__ ops::GroupPlace Piece(int stage, int warp,
+                                                   u32 row_offset,
+                                                   u32 row_pitch) const {
+    using Shape = DecodeShape;
+    const u32 scales = stage * Shape::kStageScaleBytes;
+    return {codes + stage * Shape::kStageBytes + warp * Group::kCodesBytes,
+            row_scales + scales + row_offset,
+            block_scales + scales +
+                warp * (Group::kScaleBytes - Group::kBlockScales),
             row_pitch};
   }
-  return {codes + Shape::kKCodesBytes + warp * VGroup::kCodesBytes,
-          scales + Shape::kVRowScales + row_offset,
-          scales + Shape::kVBlockScales +
-              warp * (VGroup::kScaleBytes - VGroup::kBlockScales),
-          row_pitch};
-}
+};
 
 // The piece of one warp, stage after stage.
 struct WarpPieces {
@@ -91,18 +98,20 @@ struct WarpPieces {
                                         const HeadSplit& split, u32 shared,
                                         int warp)
       : shared(shared), warp(warp) {
-    const RowScaleOrder<true> k(args, split);
-    const RowScaleOrder<false> v(args, split);
+    const RowScaleOrder<DecodeShape::KGroup> k(args, split, false);
+    const RowScaleOrder<DecodeShape::VGroup> v(args, split, true);
     k_offset = k.Offset(split, warp);
     k_pitch = k.pitch;
     v_offset = v.Offset(split, warp);
     v_pitch = v.pitch;
   }
   __device__ __forceinline__ ops::GroupPlace Keys(int stage) const {
-    return PieceSide<true>(shared, stage, warp, k_offset, k_pitch);
+    return SideOfStages<DecodeShape::KGroup>(shared, false)
+        .Piece(stage, warp, k_offset, k_pitch);
   }
   __device__ __forceinline__ ops::GroupPlace Values(int stage) const {
-    return PieceSide<false>(shared, stage, warp, v_offset, v_pitch);
+    return SideOfStages<DecodeShape::VGroup>(shared, true)
+        .Piece(stage, warp, v_offset, v_pitch);
   }
 };
 
