@@ -1,6 +1,7 @@
 // Checks of launch arguments that the host can make before anything runs, and
 // the access widths that follow from bases and strides. Every refusal says what
-// was asked, what is supported and what to do.
+// was asked, what is supported and what to do. Every launch pays for them:
+// nothing is allocated and no text is made unless a check refuses.
 #ifndef KVFORGE_KERNELS_ARGUMENT_CHECKS_H_
 #define KVFORGE_KERNELS_ARGUMENT_CHECKS_H_
 
@@ -35,18 +36,38 @@ inline constexpr int64_t kUnknownPages = int64_t{1} << 31;
 // else slots * heads steps.
 bool RowsOverlap(const RowGrid& grid);
 
-// kInvalidArgument if `pointer` is null or not a multiple of `alignment`.
-// `what` says what it must point to.
-absl::Status CheckPointer(absl::string_view kernel, absl::string_view name,
+// What the checks below say; out of line.
+absl::Status PointerError(absl::string_view kernel, absl::string_view name,
                           const void* pointer, int alignment,
                           absl::string_view what);
-
-// kInvalidArgument if `value` is negative.
-absl::Status CheckCount(absl::string_view kernel, absl::string_view name,
+absl::Status CountError(absl::string_view kernel, absl::string_view name,
                         int64_t value);
 
-// The first of `widths` (bytes, widest first) that divides the address, every
-// stride and the row; kInvalidArgument with the numbers if none does.
+// Not null, and a multiple of `alignment`, a power of two.
+inline bool PointsToMultiple(const void* pointer, int alignment) {
+  return pointer != nullptr && (reinterpret_cast<uintptr_t>(pointer) &
+                                static_cast<uintptr_t>(alignment - 1)) == 0;
+}
+
+// kInvalidArgument if `pointer` is null or not a multiple of `alignment`.
+// `what` says what it must point to.
+inline absl::Status CheckPointer(absl::string_view kernel,
+                                 absl::string_view name, const void* pointer,
+                                 int alignment, absl::string_view what) {
+  if (PointsToMultiple(pointer, alignment)) return absl::OkStatus();
+  return PointerError(kernel, name, pointer, alignment, what);
+}
+
+// kInvalidArgument if `value` is negative.
+inline absl::Status CheckCount(absl::string_view kernel, absl::string_view name,
+                               int64_t value) {
+  if (value >= 0) return absl::OkStatus();
+  return CountError(kernel, name, value);
+}
+
+// The first of `widths` (bytes, powers of two, widest first) that divides the
+// address, every stride and the row; kInvalidArgument with the numbers if none
+// does.
 absl::StatusOr<int> WidestAccess(absl::string_view kernel,
                                  absl::string_view name, const void* base,
                                  absl::Span<const int64_t> strides,

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/argument_checks.h"
@@ -18,7 +17,7 @@ constexpr int64_t kMaxGroupRows = int64_t{1} << 30;
 // ALiBi slopes, custom mask and selected blocks, where the spec has them.
 absl::Status CheckVisibility(const KernelSpec& spec,
                              const AttentionArgs& args) {
-  const std::string kernel(KernelName(spec.kernel));
+  const absl::string_view kernel = KernelName(spec.kernel);
   if (spec.alibi) {
     RETURN_IF_ERROR(CheckPointer(kernel, "alibi_slopes", args.alibi_slopes, 4,
                                  "f32 slopes, one a q head"));
@@ -48,7 +47,7 @@ absl::Status CheckVisibility(const KernelSpec& spec,
 
 absl::Status CheckAttentionCounts(const KernelSpec& spec, int num_q_heads,
                                   const AttentionArgs& args) {
-  const std::string kernel(KernelName(spec.kernel));
+  const absl::string_view kernel = KernelName(spec.kernel);
   RETURN_IF_ERROR(CheckCount(kernel, "batch", args.batch));
   RETURN_IF_ERROR(CheckCount(kernel, "total_q", args.total_q));
   RETURN_IF_ERROR(CheckCount(kernel, "num_q_heads", num_q_heads));
@@ -79,7 +78,7 @@ absl::Status CheckAttentionCounts(const KernelSpec& spec, int num_q_heads,
 
 absl::Status CheckAttention(const KernelSpec& spec, int num_q_heads,
                             bool needs_out, AttentionArgs& args) {
-  const std::string kernel(KernelName(spec.kernel));
+  const absl::string_view kernel = KernelName(spec.kernel);
   RETURN_IF_ERROR(CheckTokenRows(kernel, "q", args.q, args.q_token_stride,
                                  args.q_head_stride, args.total_q, num_q_heads,
                                  int64_t{spec.head_dim} * DTypeBytes(spec.type),

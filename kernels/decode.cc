@@ -7,6 +7,7 @@
 #include "compiler/tile/memory_model.h"
 #include "kernels/argument_checks.h"
 #include "kernels/attention.h"
+#include "kernels/key_maps.h"
 #include "runtime/base/status_macros.h"
 
 namespace kvforge {
@@ -115,7 +116,7 @@ absl::Status RunDecode(const PreparedKernel& decode, const DecodeParams& params,
         absl::StrCat("decode: the kernel is ", spec.Text(),
                      "; RunDecode runs decode kernels; prepare a decode spec"));
   }
-  AttentionArgs args = params.args;
+  DecodeArgs args = {params.args};
   RETURN_IF_ERROR(CheckAttentionCounts(spec, params.num_q_heads, args));
   if (args.batch == 0 || args.total_q == 0) return absl::OkStatus();
   RETURN_IF_ERROR(
@@ -131,6 +132,7 @@ absl::Status RunDecode(const PreparedKernel& decode, const DecodeParams& params,
     args.partials =
         reinterpret_cast<float*>(workspace + CounterBytes(params.grid));
   }
+  RETURN_IF_ERROR(FillKeyMaps(decode, args));
   return decode.Launch(params.grid.blocks, &args, sizeof(args), stream);
 }
 

@@ -58,7 +58,7 @@ int64_t DecodeWorkspaceBytes(const PreparedKernel& decode,
                              const DecodeGrid& grid);
 
 struct DecodeParams {
-  AttentionArgs args = {};  // access widths and decode's own: filled in
+  AttentionArgs args = {};  // access widths: filled in
   int num_q_heads = 0;      // args.num_kv_heads * the spec's group
   DecodeGrid grid;          // from ChooseDecodeGrid, or the caller's
   void* workspace = nullptr;

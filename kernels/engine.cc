@@ -26,6 +26,8 @@ namespace {
 // target runs few blocks.
 constexpr int kHostMultiprocessors = 8;
 
+constexpr size_t kMostTensorMaps = 4096;  // of a kernel
+
 constexpr char kHostArchPrefix[] = "host-";
 
 double MillisecondsSince(std::chrono::steady_clock::time_point start) {
@@ -119,6 +121,27 @@ absl::Status PreparedKernel::Launch(int64_t blocks, const void* args,
   while (seen < high_water &&
          !shared_high_water_.compare_exchange_weak(seen, high_water)) {
   }
+  return absl::OkStatus();
+}
+
+absl::Status PreparedKernel::EncodeTensorMap(const TensorBox& box,
+                                             TensorMap& map) const {
+  if (cuda_ == nullptr) {
+    EncodeHostTensorMap(box, map);
+    return absl::OkStatus();
+  }
+  std::lock_guard lock(maps_mutex_);
+  if (const auto found = maps_.find(box); found != maps_.end()) {
+    map = found->second;
+    return absl::OkStatus();
+  }
+  const ScopedContext context(cuda_->device());
+  RETURN_IF_ERROR(context.status());
+  RETURN_IF_ERROR(kvforge::EncodeTensorMap(cuda_->device().api(), box, map));
+  // An engine has a few caches a layer; one that goes through addresses
+  // without end must not fill the memory.
+  if (maps_.size() >= kMostTensorMaps) maps_.clear();
+  maps_.emplace(box, map);
   return absl::OkStatus();
 }
 
@@ -261,6 +284,7 @@ absl::StatusOr<std::shared_ptr<PreparedKernel>> Engine::Load(
   kernel->spec_ = spec;
   kernel->tile_ = tile;
   kernel->seed_ = options_.seed;
+  kernel->has_tensor_copies_ = gpu_.has_tensor_copies;
   if (device_ != nullptr) {
     ASSIGN_OR_RETURN(kernel->cuda_,
                      Module::Load(device_, entry->payload, entry->symbol,

@@ -21,12 +21,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "compiler/spec/kernel_spec.h"
 #include "compiler/target/target.h"
 #include "compiler/tile/tile.h"
 #include "runtime/kernel_store.h"
+#include "runtime/tensor_map.h"
 
 namespace kvforge {
 
@@ -89,6 +91,12 @@ class PreparedKernel {
   absl::Status Launch(int64_t blocks, const void* args, size_t args_bytes,
                       void* stream) const;
 
+  // Whether the kernel's GPU has tensor copies.
+  bool has_tensor_copies() const { return has_tensor_copies_; }
+  // The map that this kernel's tensor copies read. Kept for further launches:
+  // the driver takes microseconds to make one.
+  absl::Status EncodeTensorMap(const TensorBox& box, TensorMap& map) const;
+
   // One past the highest shared byte that any launch accessed; kHost only,
   // 0 before the first launch.
   int shared_high_water() const { return shared_high_water_.load(); }
@@ -102,6 +110,9 @@ class PreparedKernel {
   std::unique_ptr<Module> cuda_;  // one of the two
   std::unique_ptr<HostKernel> host_;
   uint64_t seed_ = 0;
+  bool has_tensor_copies_ = false;
+  mutable std::mutex maps_mutex_;
+  mutable absl::flat_hash_map<TensorBox, TensorMap> maps_;  // by maps_mutex_
   mutable std::atomic<uint64_t> launches_ = 0;
   mutable std::atomic<int> shared_high_water_ = 0;
 };

@@ -34,6 +34,7 @@ struct BenchFlags {
   bool list = false;
   bool list_specs = false;
   DecodeGrid grid = {0, 0};
+  std::string tile;
   std::string json_path;
   std::string against_path;
   std::string svg_path;
@@ -107,6 +108,10 @@ absl::Status RunOnGpu(const BenchFlags& flags,
                      " of the cases need a GPU: ", engine.status().message(),
                      "; `kvforge bench specialise` needs none"));
   }
+  std::optional<Tile> tile;
+  if (!flags.tile.empty()) {
+    ASSIGN_OR_RETURN(tile, ParseTile(flags.tile));
+  }
   const DevicePtr& device = (*engine)->device();
   report.gpu = device->name();
   report.driver_cuda_version = device->api().version;
@@ -114,7 +119,7 @@ absl::Status RunOnGpu(const BenchFlags& flags,
   progress.Step(done, "ceilings");
   ASSIGN_OR_RETURN(report.ceilings, bench::MeasureCeilings(**engine, timer));
   bench::PoolCache pools(**engine, cases);
-  bench::GpuRun run = {**engine, timer, pools, flags.grid};
+  bench::GpuRun run = {**engine, timer, pools, flags.grid, tile};
   std::vector<CaseResult> results(cases.size());
   for (const size_t i : Order(cases)) {
     progress.Step(done++, cases[i].Name());
@@ -223,6 +228,9 @@ void AddBench(CLI::App& app, Command& command) {
       ->add_option("--heads-per-block", flags->grid.heads_per_block,
                    "kv heads of a decode block (default: chosen)")
       ->check(CLI::PositiveNumber);
+  bench->add_option("--tile", flags->tile,
+                    "Tile of decode and extend, such as 8x128/4/8 (default: "
+                    "chosen)");
   bench->add_option("--json", flags->json_path, "File to write the figures to");
   bench->add_option("--against", flags->against_path,
                     "An earlier --json file to compare with");

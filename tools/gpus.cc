@@ -38,7 +38,8 @@ int ShowGpus(bool json) {
   nlohmann::json list = nlohmann::json::array();
   std::vector<std::vector<std::string>> rows = {
       {"gpu", "compiled for", "KiB a block", "KiB an SM", "warps",
-       "e4m3 convert", "e2m1 convert", "kernels", "on this machine"}};
+       "e4m3 convert", "e2m1 convert", "tensor copies", "kernels",
+       "on this machine"}};
   for (const GpuTarget& gpu : kTargets) {
     const auto devices = here.find(gpu.compute_capability);
     const std::vector<std::string> names =
@@ -50,6 +51,7 @@ int ShowGpus(bool json) {
          absl::StrCat(gpu.shared_bytes_per_sm / kKiB),
          absl::StrCat(gpu.warps_per_sm), gpu.has_e4m3_convert ? "yes" : "no",
          gpu.has_e2m1_convert ? "yes" : "no",
+         gpu.has_tensor_copies ? "yes" : "no",
          gpu.served ? "compiled" : "refused", absl::StrJoin(names, ", ")});
     list.push_back({{"gpu", std::string(gpu.name)},
                     {"arch", std::string(gpu.nvrtc_arch)},
@@ -61,6 +63,7 @@ int ShowGpus(bool json) {
                     {"registers_per_sm", gpu.registers_per_sm},
                     {"has_e4m3_convert", gpu.has_e4m3_convert},
                     {"has_e2m1_convert", gpu.has_e2m1_convert},
+                    {"has_tensor_copies", gpu.has_tensor_copies},
                     {"served", gpu.served},
                     {"devices", names}});
   }

@@ -38,6 +38,7 @@ std::vector<Path> Paths() {
     const bool joins = before != nullptr && before->served == gpu.served &&
                        before->has_e4m3_convert == gpu.has_e4m3_convert &&
                        before->has_e2m1_convert == gpu.has_e2m1_convert &&
+                       before->has_tensor_copies == gpu.has_tensor_copies &&
                        gpu.compute_capability != 90 &&
                        before->compute_capability != 90;
     if (joins) {

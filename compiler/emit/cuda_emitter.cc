@@ -46,7 +46,8 @@ absl::Status AddHeader(std::optional<llvm::StringRef> function, Parts& parts) {
 }
 
 absl::StatusOr<Parts> AttentionParts(kv::KernelOp kernel,
-                                     const KernelSpec& spec, const Tile& tile) {
+                                     const KernelSpec& spec, const Tile& tile,
+                                     const GpuTarget& target) {
   ASSIGN_OR_RETURN(AttentionGraph graph, ReadAttention(kernel));
   Parts parts{.operands = true, .args_header = "kernels/attention_args.h"};
   for (CacheSide* side : {&graph.k, &graph.v}) {
@@ -70,6 +71,9 @@ absl::StatusOr<Parts> AttentionParts(kv::KernelOp kernel,
   block.Constant("kScoreFunction", static_cast<bool>(graph.score_map));
   block.Constant("kSinks", graph.softmax.getSinks());
   block.AddTile(spec, tile);
+  if (spec.kernel == KernelKind::kDecode) {
+    block.Constant("kTensorCopies", target.has_tensor_copies);
+  }
   block.Alias("QueryElement", DeviceElement(graph.q.getType().getElement()));
   block.Alias("OutElement", DeviceElement(spec.out));
   block.Alias("ScoreOperand",
@@ -162,13 +166,13 @@ absl::StatusOr<Parts> MergeParts(kv::KernelOp kernel, const KernelSpec& spec,
 }
 
 absl::StatusOr<Parts> PartsOf(kv::KernelOp kernel, const KernelSpec& spec,
-                              const Tile& tile) {
+                              const Tile& tile, const GpuTarget& target) {
   switch (spec.kernel) {
     case KernelKind::kStore:
       return StoreParts(kernel, spec, tile);
     case KernelKind::kDecode:
     case KernelKind::kExtend:
-      return AttentionParts(kernel, spec, tile);
+      return AttentionParts(kernel, spec, tile, target);
     case KernelKind::kMerge:
       return MergeParts(kernel, spec, tile);
     case KernelKind::kGather:
@@ -205,7 +209,7 @@ absl::StatusOr<std::string> EmitCuda(kv::KernelOp kernel,
         "kv-choose-tile; run it first");
   }
   ASSIGN_OR_RETURN(const Tile tile, ParseTile(View(*kernel.getTile())));
-  ASSIGN_OR_RETURN(const Parts parts, PartsOf(kernel, spec, tile));
+  ASSIGN_OR_RETURN(const Parts parts, PartsOf(kernel, spec, tile, target));
 
   std::string text = absl::StrCat("// ", spec.Text(), " for ", target.name,
                                   ", tile ", tile.Text(), "\n");

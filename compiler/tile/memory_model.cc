@@ -10,8 +10,11 @@ constexpr int kMaxRegisters = 255;
 constexpr int kRegisterUnit = 8;
 constexpr int kOutputColumnsPerWarp = 256;
 constexpr int kDecodeQueryRegistersHeadDim = 256;
-constexpr int kDecodeExchangeChannels = 64;
-constexpr int kDecodeArrivalBytes = 16;
+// 64 f32 channels, a pad and four facts.
+constexpr int kDecodeExchangeRowBytes = 64 * 4 + 8 + 16;
+// What the last block is told by, and the block's share of the work.
+constexpr int kDecodeShareBytes = 16 + 48;
+constexpr int kDecodeCodesAlignment = 1024;
 
 // Operands of the running product, softmax state, addresses and counters.
 constexpr int kExtendOtherRegisters = 56;
@@ -31,12 +34,14 @@ constexpr int RoundUp(int value, int unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-constexpr int RowPitch(int bytes) { return 16 * ((bytes + 15) / 16 | 1); }
+// Shared bytes of the codes of one key: rows of whole 64-byte lines are dense.
+constexpr int RowPitch(int bytes) {
+  return bytes % 64 == 0 ? bytes : 16 * ((bytes + 15) / 16 | 1);
+}
 
-// Shared bytes of one key of one side.
-int SideBytes(const KvFormat& format, int head_dim) {
-  return RowPitch(format.CodeBytes(head_dim)) + format.RowScaleBytes() +
-         RoundUp(format.BlockScaleBytes(head_dim), 4);
+// Of its scales.
+int SideScaleBytes(const KvFormat& format, int head_dim) {
+  return format.RowScaleBytes() + RoundUp(format.BlockScaleBytes(head_dim), 4);
 }
 
 // 16-bit operands of a query value: two where one would round it.
@@ -65,9 +70,17 @@ int CountFeatures(const KernelSpec& spec) {
          (spec.sparse_block > 0);
 }
 
-int KeyBytes(const KernelSpec& spec) {
-  return SideBytes(*spec.k_format, spec.head_dim) +
-         SideBytes(*spec.v_format, spec.v_head_dim);
+int KeyScaleBytes(const KernelSpec& spec) {
+  return SideScaleBytes(*spec.k_format, spec.head_dim) +
+         SideScaleBytes(*spec.v_format, spec.v_head_dim);
+}
+
+// Of K and V of `keys` keys, each side rounded up to a multiple of `unit`.
+int KeyCodesBytes(const KernelSpec& spec, int keys, int unit) {
+  return RoundUp(keys * RowPitch(spec.k_format->CodeBytes(spec.head_dim)),
+                 unit) +
+         RoundUp(keys * RowPitch(spec.v_format->CodeBytes(spec.v_head_dim)),
+                 unit);
 }
 
 // What formats take besides: block scales that are f32 factors take partial
@@ -98,20 +111,19 @@ int SharedBytes(const KernelSpec& spec, const Tile& tile) {
       return 0;
     case KernelKind::kDecode: {
       const int query = DecodeQueryInShared(spec) ? QueryBytes(spec, tile) : 0;
+      const int keys = tile.warps * kDecodeKeysPerStep;
       const int pipelines =
-          tile.warps * tile.stages * kDecodeKeysPerStep * KeyBytes(spec);
-      // Per row and warp: f32 channels of a round, then facts of the row.
-      const int round_channels =
-          std::min(spec.v_head_dim, kDecodeExchangeChannels);
-      const int exchange =
-          tile.warps * tile.block_m * (round_channels * 4 + 16);
+          tile.stages * (KeyCodesBytes(spec, keys, kDecodeCodesAlignment) +
+                         keys * KeyScaleBytes(spec));
+      const int exchange = tile.warps * tile.block_m * kDecodeExchangeRowBytes;
       // Two barriers a stage, and 16 bytes on each warp's piece of it.
       const int notes = tile.stages * (tile.warps * 16 + 16);
-      return query + pipelines + exchange + notes + kDecodeArrivalBytes;
+      return query + pipelines + exchange + notes + kDecodeShareBytes;
     }
     case KernelKind::kExtend:
       return QueryBytes(spec, tile) +
-             tile.stages * tile.block_n * KeyBytes(spec);
+             tile.stages * (KeyCodesBytes(spec, tile.block_n, 1) +
+                            tile.block_n * KeyScaleBytes(spec));
   }
   return 0;
 }

@@ -3,17 +3,21 @@
 // The templates compute the same number from their own layout and export it;
 // tests compare the two for every kernel, format, head_dim, tile and GPU.
 //
-//   row pitch   16 * (ceil(bytes / 16) | 1): an odd number of 16-byte units, so
-//               that eight rows of a matrix load touch all 32 banks once
-//   side        a key's codes at that pitch, its row scale (4 bytes a number)
-//               and its block scales rounded up to 4 bytes
-//   decode      Q + warps * stages * 16 * (K side + V side)
-//               + warps * block_m * (4 * min(v_head_dim, 64) + 16) + 16
-//               Q = block_m * head_dim * 2 above head_dim 256, else 0; the
-//               pipelines; 64 channels at a time of the partial outputs that
-//               the warps exchange; what the last block is told by
+//   codes       rows of whole 64-byte lines densely, swizzled; others at a
+//   pitch
+//               of 16 * (ceil(bytes / 16) | 1): an odd number of 16-byte units,
+//               so that what a warp reads lies in all 32 banks
+//   scales      of a key: its row scale (4 bytes a number) and its block scales
+//               rounded up to 4 bytes
+//   decode      stages * (K codes + V codes of 16 * warps keys, each rounded up
+//               to 1024, + 16 * warps * scales) + Q
+//               + warps * block_m * (64 * 4 + 8 + 16)
+//               + stages * (16 * warps + 16) + 64
+//               Q = block_m * head_dim * 2 above head_dim 256, else 0; 64
+//               channels at a time of the partial outputs that the warps
+//               exchange; notes and barriers; the block's share of the work
 //   extend      block_m * head_dim * 2 for Q
-//               + stages * block_n * (K side + V side)
+//               + stages * block_n * (K and V codes and scales)
 //   store, merge  none
 #ifndef KVFORGE_COMPILER_TILE_MEMORY_MODEL_H_
 #define KVFORGE_COMPILER_TILE_MEMORY_MODEL_H_

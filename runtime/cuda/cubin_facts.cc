@@ -23,8 +23,10 @@ constexpr int kAbiVersionCuda13 = 8;
 // u16 value; with the sized format the value is the number of bytes that
 // follow.
 constexpr uint8_t kFormatSized = 4;
-constexpr uint8_t kAttributeFrameSize = 0x11;   // u32 symbol, u32 bytes
-constexpr uint8_t kAttributeParamBytes = 0x19;  // value
+constexpr uint8_t kAttributeFrameSize = 0x11;  // u32 symbol, u32 bytes
+// u32 index, u16 ordinal, u16 offset, u32 size and flags.
+constexpr uint8_t kAttributeParam = 0x17;
+constexpr uint8_t kAttributeParamBytes = 0x19;  // value: the end of the last
 constexpr uint8_t kAttributeRegisters = 0x2f;   // u32 symbol, u32 count
 constexpr uint8_t kAttributeToolkit = 0x37;     // u32 version
 
@@ -208,7 +210,12 @@ absl::StatusOr<CubinFacts> ReadCubinFacts(absl::string_view cubin,
   facts.compute_capability = ComputeCapability(elf.header());
   facts.registers = *registers;
   facts.local_bytes = *frame_bytes;
-  facts.param_bytes = param_bytes.value_or(0);
+  // The first parameter does not start at 0 where it is aligned to more than
+  // its space is.
+  const int first_offset =
+      FindAttribute(kernel_info, kAttributeParam, uint32_t{0}).value_or(0) >>
+      16;
+  facts.param_bytes = param_bytes.value_or(0) - first_offset;
   facts.toolkit_version =
       FindAttribute(kernel_info, kAttributeToolkit, std::nullopt).value_or(0);
   return facts;

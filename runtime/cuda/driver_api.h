@@ -20,6 +20,7 @@ using CuStream = struct KvforgeCuStreamOpaque*;
 using CuEvent = struct KvforgeCuEventOpaque*;
 using CuGraph = struct KvforgeCuGraphOpaque*;
 using CuGraphExec = struct KvforgeCuGraphExecOpaque*;
+using CuGraphNode = struct KvforgeCuGraphNodeOpaque*;
 using CuLibrary = struct KvforgeCuLibraryOpaque*;
 using CuKernel = struct KvforgeCuKernelOpaque*;
 using CuFunction = struct KvforgeCuFunctionOpaque*;
@@ -42,6 +43,19 @@ struct CuLaunchConfig {
   unsigned num_attributes;
 };
 static_assert(sizeof(CuLaunchAttribute) == 72 && sizeof(CuLaunchConfig) == 56);
+
+// CUDA_KERNEL_NODE_PARAMS_v2. The graph owns what the pointers lead to.
+struct CuKernelNodeParams {
+  CuFunction function;  // null: `kernel`
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_bytes;
+  void** parameters;
+  void** extra;
+  CuKernel kernel;
+  CuContext context;
+};
+static_assert(sizeof(CuKernelNodeParams) == 72);
 
 struct DriverApi {
 #define KVFORGE_DRIVER_SYMBOL(member, exported, parameters) \

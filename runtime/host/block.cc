@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::align_val_t kArenaAlignment{1024};
 constexpr unsigned char kPoison = 0xff;
+constexpr uint32_t kTensorCopyAlignment = 128;
 
 std::string Hex(uint64_t address) {
   return absl::StrCat("0x", absl::Hex(address));
@@ -247,17 +248,77 @@ void Block::MbarrierArrive(Fiber& self, uint32_t barrier, bool with_copies) {
   uint32_t& lanes = mbarrier.lanes[warp];
   lanes |= 1u << thread % kWarpLanes;
   order_.Release(warp, /*all_lanes=*/lanes == ~0u, mbarrier.clock);
-  if (++mbarrier.arrived < mbarrier.count) return;
+  ++mbarrier.arrived;
+  EndPhaseIfComplete(mbarrier);
+}
+
+void Block::EndPhaseIfComplete(Mbarrier& mbarrier) {
+  if (mbarrier.arrived < mbarrier.count || mbarrier.bytes_due != 0) return;
   for (const AsyncCopies::Copy& copy : mbarrier.copies) {
     AsyncCopies::Land(copy);
     order_.LandCopyAtBarrier(
         static_cast<uint32_t>(copy.destination - arena_.get()), copy.bytes);
+  }
+  for (const AsyncCopies::Copy& copy : mbarrier.tensor_copies) {
+    AsyncCopies::Land(copy);
+    order_.LandTensorCopy(
+        static_cast<uint32_t>(copy.destination - arena_.get()), copy.bytes,
+        mbarrier.clock);
   }
   for (const int waiter : mbarrier.waiting) {
     warps_[waiter / kWarpLanes].in_mbarrier &= ~(1u << waiter % kWarpLanes);
     schedule_.SetReady(waiter / kWarpLanes, 1u << waiter % kWarpLanes);
   }
   mbarrier.EndPhase();
+}
+
+void Block::MbarrierExpect(Fiber& self, uint32_t barrier, uint32_t bytes) {
+  Mbarrier& mbarrier = MbarrierAt(self, "ExpectBytes", barrier);
+  mbarrier.bytes_due += bytes;
+  EndPhaseIfComplete(mbarrier);
+}
+
+void Block::TensorCopy(Fiber& self, uint32_t shared, const HostTensorMap& map,
+                       const int* at, uint32_t barrier) {
+  constexpr int kUnit = 16;
+  Mbarrier& mbarrier = MbarrierAt(self, "TensorCopy", barrier);
+  const int64_t bytes =
+      int64_t{map.box[0]} * map.box[1] * map.box[2] * map.box[3] * map.box[4];
+  const int thread = self.thread.thread_index;
+  const uint32_t offset = shared - kHostSharedBase;
+  const uint32_t lines = map.swizzle_bytes == 128  ? 7
+                         : map.swizzle_bytes == 64 ? 3
+                                                   : 0;
+  if (shared % kTensorCopyAlignment != 0 ||
+      int64_t{offset} + bytes > launch_.shared_bytes) {
+    SetError(self, SharedFault("TensorCopy", shared, static_cast<int>(bytes)));
+    Abandon();
+  }
+  self.thread.shared_high_water = std::max(
+      self.thread.shared_high_water, static_cast<uint32_t>(offset + bytes));
+  for (int64_t first = 0; first < bytes; first += kUnit) {
+    int64_t rest = first;
+    const unsigned char* source = map.base;
+    bool inside = true;
+    for (int i = 0; i < 5; ++i) {
+      const int64_t coordinate = at[i] + rest % map.box[i];
+      rest /= map.box[i];
+      inside &= coordinate >= 0 && coordinate < map.sizes[i];
+      source +=
+          coordinate * static_cast<int64_t>(i == 0 ? 1 : map.strides[i - 1]);
+    }
+    const uint32_t address = shared + static_cast<uint32_t>(first);
+    const uint32_t to =
+        (address ^ ((address >> 7 & lines) << 4)) - kHostSharedBase;
+    CheckOrder(self, "TensorCopy", to, kUnit,
+               order_.IssueCopy(thread, to, kUnit));
+    std::memset(arena_.get() + to, kPoison, kUnit);
+    // Outside of the array: zeros.
+    mbarrier.tensor_copies.push_back(
+        {arena_.get() + to, inside ? source : nullptr, kUnit});
+  }
+  mbarrier.bytes_due -= bytes;
+  EndPhaseIfComplete(mbarrier);
 }
 
 void Block::MbarrierWait(Fiber& self, uint32_t barrier, uint32_t parity) {

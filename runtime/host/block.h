@@ -55,6 +55,9 @@ class Block {
   // `with_copies`: the end of the phase lands this thread's copies under way.
   void MbarrierArrive(Fiber& self, uint32_t barrier, bool with_copies);
   void MbarrierWait(Fiber& self, uint32_t barrier, uint32_t parity);
+  void MbarrierExpect(Fiber& self, uint32_t barrier, uint32_t bytes);
+  void TensorCopy(Fiber& self, uint32_t shared, const HostTensorMap& map,
+                  const int* at, uint32_t barrier);
   [[noreturn]] void BadAccess(Fiber& self, HostAccess access, uint64_t address,
                               int bytes);
 
@@ -87,6 +90,9 @@ class Block {
   void LdMatrix(Fiber& self, Warp& warp);
   // The mbarrier at a shared address that `op` takes.
   Mbarrier& MbarrierAt(Fiber& self, const char* op, uint32_t barrier);
+  // Lands the copies and wakes the waiting if all that the phase needs has
+  // come.
+  void EndPhaseIfComplete(Mbarrier& mbarrier);
   // The arena byte of an access, or null if it is out of bounds or misaligned.
   unsigned char* Shared(Fiber& fiber, uint32_t address, uint32_t bytes);
 

@@ -90,6 +90,8 @@ std::vector<HostSymbol> HostSymbols() {
       function("kvforge_host_mbarrier_init", &kvforge_host_mbarrier_init),
       function("kvforge_host_mbarrier_arrive", &kvforge_host_mbarrier_arrive),
       function("kvforge_host_mbarrier_wait", &kvforge_host_mbarrier_wait),
+      function("kvforge_host_mbarrier_expect", &kvforge_host_mbarrier_expect),
+      function("kvforge_host_tensor_copy", &kvforge_host_tensor_copy),
       function("kvforge_host_bad_access", &kvforge_host_bad_access),
       function("memcpy", &std::memcpy),
       function("memmove", &std::memmove),
@@ -138,6 +140,19 @@ void kvforge_host_mbarrier_wait(kvforge::HostThread* thread, unsigned barrier,
                                 unsigned parity) {
   kvforge::Fiber& self = kvforge::FiberOf(thread);
   self.block->MbarrierWait(self, barrier, parity);
+}
+
+void kvforge_host_mbarrier_expect(kvforge::HostThread* thread, unsigned barrier,
+                                  unsigned bytes) {
+  kvforge::Fiber& self = kvforge::FiberOf(thread);
+  self.block->MbarrierExpect(self, barrier, bytes);
+}
+
+void kvforge_host_tensor_copy(kvforge::HostThread* thread, unsigned shared,
+                              const kvforge::HostTensorMap* map, const int* at,
+                              unsigned barrier) {
+  kvforge::Fiber& self = kvforge::FiberOf(thread);
+  self.block->TensorCopy(self, shared, *map, at, barrier);
 }
 
 void kvforge_host_collective(kvforge::HostThread* thread,

@@ -1,5 +1,6 @@
 // One mbarrier of a block: a phase ends when as many threads have arrived as it
-// was made for, and lands the copies that were under way when they did.
+// was made for and as many bytes of tensor copies have come as were expected,
+// and lands the copies that were under way then.
 #ifndef KVFORGE_RUNTIME_HOST_MBARRIER_H_
 #define KVFORGE_RUNTIME_HOST_MBARRIER_H_
 
@@ -14,14 +15,16 @@
 namespace kvforge {
 
 struct Mbarrier {
-  int count = 0;    // arrivals of a phase
-  int arrived = 0;  // in the phase that runs
+  int count = 0;          // arrivals of a phase
+  int arrived = 0;        // in the phase that runs
+  int64_t bytes_due = 0;  // expected and not copied
   uint32_t phase = 0;
   uint32_t lanes[kMaxWarps] = {};  // that have arrived
   // What comes before the end of the phase that runs, and of the last one.
   SharedOrder::Clock clock;
   SharedOrder::Clock ended;
   std::vector<AsyncCopies::Copy> copies;
+  std::vector<AsyncCopies::Copy> tensor_copies;
   std::vector<int> waiting;  // threads, for the phase that runs
 
   bool PhaseEnded(uint32_t parity) const { return (phase & 1) != parity; }
@@ -33,6 +36,7 @@ struct Mbarrier {
     ended = std::move(clock);
     clock.clear();
     copies.clear();
+    tensor_copies.clear();
     waiting.clear();
   }
 };

@@ -10,8 +10,9 @@ namespace {
 
 constexpr int kWarpLanes = 32;
 
-std::string Unordered(const char* now, const char* before, int thread) {
-  return absl::StrCat(now, " what thread ", thread, " ", before,
+std::string Unordered(const char* now, const char* before,
+                      const std::string& who) {
+  return absl::StrCat(now, " what ", who, " ", before,
                       ", and no barrier lies between; a BlockSync, or within a "
                       "warp a WarpSync, orders them; put one there");
 }
@@ -20,7 +21,7 @@ std::string Unordered(const char* now, const char* before, int thread) {
 
 SharedOrder::SharedOrder(int shared_bytes, int warps)
     : warp_synced_(warps, 0),
-      known_(warps, Clock(warps, 0)),
+      known_(warps, Clock(warps + 1, 0)),
       bytes_(shared_bytes) {}
 
 void SharedOrder::StartBlock() {
@@ -30,7 +31,7 @@ void SharedOrder::StartBlock() {
 
 void SharedOrder::PartSynced(int warps) {
   ++now_;
-  Clock together(known_.size(), 0);
+  Clock together(known_[0].size(), 0);
   for (int warp = 0; warp < warps; ++warp) {
     for (size_t i = 0; i < together.size(); ++i) {
       together[i] = std::max(together[i], known_[warp][i]);
@@ -41,7 +42,7 @@ void SharedOrder::PartSynced(int warps) {
 }
 
 void SharedOrder::Release(int warp, bool all_lanes, Clock& clock) {
-  clock.resize(known_.size(), 0);
+  clock.resize(known_[warp].size(), 0);
   for (size_t i = 0; i < clock.size(); ++i) {
     clock[i] = std::max(clock[i], known_[warp][i]);
   }
@@ -61,6 +62,10 @@ bool SharedOrder::Before(uint64_t then, int warp, int thread) const {
   const int mine = thread / kWarpLanes;
   if (then < known_[mine][warp]) return true;
   return warp == mine && then < warp_synced_[warp];
+}
+
+std::string SharedOrder::Name(int thread) const {
+  return thread == engine() ? "a tensor copy" : absl::StrCat("thread ", thread);
 }
 
 bool SharedOrder::Fault(std::string fault) {
@@ -85,7 +90,7 @@ bool SharedOrder::Read(int thread, uint32_t offset, uint32_t bytes) {
     }
     if (byte.writer != thread &&
         !Before(byte.write, byte.writer / kWarpLanes, thread)) {
-      return Fault(Unordered("reads", "wrote", byte.writer));
+      return Fault(Unordered("reads", "wrote", Name(byte.writer)));
     }
     if (byte.reader == kNone || !SinceBlockSync(byte.read)) {
       byte.reader = thread;
@@ -120,7 +125,7 @@ bool SharedOrder::CheckWrite(int thread, uint32_t offset, uint32_t bytes) {
       }
       if (byte.writer != thread &&
           !Before(byte.write, byte.writer / kWarpLanes, thread)) {
-        return Fault(Unordered("writes", "wrote", byte.writer));
+        return Fault(Unordered("writes", "wrote", Name(byte.writer)));
       }
     }
     if (byte.reader == kNone || !SinceBlockSync(byte.read) ||
@@ -144,7 +149,7 @@ bool SharedOrder::CheckWrite(int thread, uint32_t offset, uint32_t bytes) {
     if (!Before(byte.read, warp, thread)) {
       return Fault(
           Unordered("writes", "read",
-                    byte.reader >= 0 ? byte.reader : warp * kWarpLanes));
+                    Name(byte.reader >= 0 ? byte.reader : warp * kWarpLanes)));
     }
   }
   return true;
@@ -179,6 +184,13 @@ void SharedOrder::LandCopyAtBarrier(uint32_t offset, uint32_t bytes) {
   for (uint32_t i = offset; i < offset + bytes; ++i) {
     bytes_[i].in_flight = false;
   }
+}
+
+void SharedOrder::LandTensorCopy(uint32_t offset, uint32_t bytes,
+                                 Clock& clock) {
+  Record(engine(), offset, bytes, /*in_flight=*/false);
+  clock.resize(known_[0].size(), 0);
+  clock.back() = ++now_;
 }
 
 }  // namespace kvforge

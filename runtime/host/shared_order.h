@@ -23,7 +23,8 @@ namespace kvforge {
 
 class SharedOrder {
  public:
-  // By warp: its accesses before that time have come before.
+  // By warp, and last for tensor copies: their accesses before that time have
+  // come before.
   using Clock = std::vector<uint64_t>;
 
   SharedOrder(int shared_bytes, int warps);
@@ -52,6 +53,9 @@ class SharedOrder {
   // issued it.
   void LandCopy(int thread, uint32_t offset, uint32_t bytes);
   void LandCopyAtBarrier(uint32_t offset, uint32_t bytes);
+  // Likewise of a tensor copy, which no thread's arrival stands for: it comes
+  // before what `clock`, of the barrier it counted at, comes before.
+  void LandTensorCopy(uint32_t offset, uint32_t bytes, Clock& clock);
 
   // What the last check found, with what to do.
   const std::string& fault() const { return fault_; }
@@ -72,6 +76,9 @@ class SharedOrder {
     bool in_flight = false;  // an asynchronous copy writes it
   };
 
+  // The writer of what tensor copies write, as if it were a further warp's.
+  int engine() const { return static_cast<int>(known_.size()) * 32; }
+  std::string Name(int thread) const;
   bool Written(const Byte& byte) const {
     return byte.writer != kNone && byte.write >= block_start_;
   }

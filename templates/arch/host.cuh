@@ -21,6 +21,7 @@
 #include "arch/host_convert.cuh"
 #include "arch/host_thread.h"
 #include "arch/types.cuh"
+#include "kernels/tensor_map.h"
 
 namespace kvforge::arch {
 
@@ -202,6 +203,17 @@ template <int kPending>
 __device__ __forceinline__ void CpAsyncWait() {
   static_assert(kPending >= 0);
   kvforge_host_cp_async_wait(internal::Self(), kPending);
+}
+
+__device__ __forceinline__ void PrefetchMap(const TensorMap&) {}
+__device__ __forceinline__ void ExpectBytes(u32 barrier, u32 bytes) {
+  kvforge_host_mbarrier_expect(internal::Self(), barrier, bytes);
+}
+__device__ __forceinline__ void TensorCopy(u32 shared, const TensorMap& map,
+                                           const int (&at)[5], u32 barrier) {
+  kvforge_host_tensor_copy(internal::Self(), shared,
+                           reinterpret_cast<const HostTensorMap*>(&map), at,
+                           barrier);
 }
 
 // Matrix.

@@ -39,6 +39,18 @@ constexpr unsigned long HostThreadAddress(unsigned long address) {
          stack % kHostStackColors * kHostColorBytes;
 }
 
+// What a TensorMap holds on the host target: an array of bytes of five
+// dimensions, the innermost first, and the box of one copy. In shared memory a
+// box lies densely in that order; with a swizzle of 128 (64) bytes, bits 4 to 6
+// (4 and 5) of an address are combined with bits 7 to 9 (7 and 8).
+struct HostTensorMap {
+  const unsigned char* base;
+  unsigned long long strides[4];  // of dimensions 1 to 4, bytes
+  unsigned sizes[5];
+  unsigned box[5];
+  int swizzle_bytes;  // 0, 64 or 128
+};
+
 // Operations that all 32 lanes of a warp take part in. `operands` of
 // kvforge_host_collective, 32-bit words of the calling lane:
 //   kWarpSync                   none
@@ -99,6 +111,14 @@ void kvforge_host_mbarrier_arrive(kvforge::HostThread* thread, unsigned barrier,
                                   bool with_copies);
 void kvforge_host_mbarrier_wait(kvforge::HostThread* thread, unsigned barrier,
                                 unsigned parity);
+
+// A phase ends only when as many bytes as were expected have been copied.
+void kvforge_host_mbarrier_expect(kvforge::HostThread* thread, unsigned barrier,
+                                  unsigned bytes);
+// `at`: five coordinates. The copy lands when the barrier's phase ends.
+void kvforge_host_tensor_copy(kvforge::HostThread* thread, unsigned shared,
+                              const kvforge::HostTensorMap* map, const int* at,
+                              unsigned barrier);
 
 // Ends the launch with an error that says what is wrong with the access.
 [[noreturn]] void kvforge_host_bad_access(kvforge::HostThread* thread,

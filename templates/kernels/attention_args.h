@@ -3,6 +3,7 @@
 #define KVFORGE_TEMPLATES_KERNELS_ATTENTION_ARGS_H_
 
 #include "kernels/cache_view.h"
+#include "kernels/tensor_map.h"
 
 namespace kvforge {
 
@@ -36,15 +37,33 @@ struct AttentionArgs {
   int batch;
   int num_kv_heads;
   int total_q;  // rows of q: bounds q_indptr[batch]
+};
 
-  // decode only. A block attends to 2^heads_per_block_log2 neighbouring kv
-  // heads at a time; they divide num_kv_heads and the block's consumer warps.
+// What tensor copies can read: bits of DecodeArgs::boxes.
+inline constexpr int kBoxesOfK = 1;
+inline constexpr int kBoxesOfV = 2;
+inline constexpr int kBoxesOfKScales = 4;  // row scales
+inline constexpr int kBoxesOfVScales = 8;
+
+struct DecodeArgs : AttentionArgs {
+  // A block attends to 2^heads_per_block_log2 neighbouring kv heads at a time;
+  // they divide num_kv_heads and the block's consumer warps.
   int heads_per_block_log2;
   // Scratch of units that several blocks share: a slot of rows for the first
   // and one for the last unit of each block, f32.
   float* partials;
   // One counter a block, 0 before and after the launch.
   unsigned* arrivals;
+  // Read where `boxes` says so. Codes as rows of lines (ops/key_tile.cuh):
+  // [page, kv head, line, slot, byte], a box of 16 slots of one kv head. Row
+  // scales: [page, 1, 1, slot, kv head] f32, or where the slots are closer
+  // together [page, 1, 1, kv head, slot]; a box of 16 slots and the kv heads of
+  // a block.
+  int boxes;
+  TensorMap k_map;
+  TensorMap v_map;
+  TensorMap k_scale_map;
+  TensorMap v_scale_map;
 };
 
 }  // namespace kvforge

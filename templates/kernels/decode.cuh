@@ -12,37 +12,39 @@
 // V^T P^T, keys and channels on M, so that up to 8 query rows cost no padding.
 // P^T goes from accumulator to operand by an 8x8 transpose in registers.
 //
-// Shared memory: q where head_dim is above 256 or q takes two operands, the
-// stages, the exchange of partial rows, notes on the stages, what the last
-// block is told by, barriers.
+// Shared memory: the stages' codes, then their scales, q where head_dim is
+// above 256 or q takes two operands, the exchange of partial rows, notes on the
+// stages, what the last block is told by, barriers.
 //
 // With kSparseBlock the groups are those of the selected blocks: what is not
 // selected costs nothing.
 #include "kernels/decode/attend.cuh"
 #include "kernels/decode/output.cuh"
 #include "kernels/decode/plan.cuh"
-#include "kernels/decode/producer.cuh"
+#include "kernels/decode/produce_boxes.cuh"
+#include "kernels/decode/produce_rows.cuh"
 #include "kernels/decode/queries.cuh"
 #include "kernels/decode/shape.cuh"
 
 namespace kvforge::kernels {
 
-__device__ __forceinline__ void Consume(const AttentionArgs& args,
+__device__ __forceinline__ void Consume(const DecodeArgs& args,
                                         const HeadSplit& split,
-                                        const DecodePlan& plan,
-                                        SegmentWalk segment, u32 shared,
+                                        const BlockShare& share, u32 shared,
                                         int warp, int lane) {
   const int g = lane / 4;
   const int t = lane % 4;
+  const WarpPieces pieces(args, split, shared, warp);
   Stage stage;
+  SegmentWalk segment = share.segment;
 #pragma unroll 1
   for (; !segment.Done(); segment.Next(args, split)) {
     const ops::Sequence sequence(args, segment.batch,
                                  segment.FirstHead(split) + split.Head(warp));
     const ops::CustomMask mask = ops::MaskOf<spec::kCustomMask>(args, sequence);
     DecodeState state;
-    LoadQueries(args, sequence, segment.FirstRow(split), shared, warp, g, t,
-                state);
+    LoadQueries<DecodeShape>(args, sequence, segment.FirstRow(split), shared,
+                             warp, g, t, state);
     if constexpr (DecodeShape::kQueryInShared) ConsumerSync();
 
     const int end = segment.EndStep();
@@ -55,38 +57,98 @@ __device__ __forceinline__ void Consume(const AttentionArgs& args,
                                   static_cast<int>(note.v[2])};
       const u32 free = FreeBarrier(shared, stage.index);
       if (keys.first < keys.end) {
-        AttendGroup(shared, Piece(shared, stage.index, warp), free,
+        AttendGroup(shared, pieces.Keys(stage.index),
+                    pieces.Values(stage.index), free,
                     static_cast<int>(note.v[0]), keys, mask, lane, state);
       } else {
-        ReleasePiece(free, lane);
+        ReleasePiece(free);
       }
       stage.Next();
     }
-    FinishSegment(args, split, plan, segment, sequence, shared, warp, lane,
-                  state);
+    FinishSegment(args, split, share.chunk, segment, sequence, shared, warp,
+                  lane, state);
   }
 }
 
-__device__ __forceinline__ void Decode(const AttentionArgs& args) {
-  const int warp = arch::ThreadIndex() / 32;
+// Producer warps that fill a stage together.
+__device__ __forceinline__ int StepProducers(const HeadSplit& split) {
+  return (kCopiesBoxes<KSide, spec::kHeadDim> ? 1 : split.team) +
+         (kCopiesBoxes<VSide, spec::kValueDim> ? 1 : split.team);
+}
+
+template <class Side, int kDim, bool kSideK>
+__device__ __forceinline__ void ProduceSide(const DecodeArgs& args,
+                                            const HeadSplit& split,
+                                            const SegmentWalk& segment,
+                                            u32 shared, int producer,
+                                            int lane) {
+  if constexpr (kCopiesBoxes<Side, kDim>) {
+    ProduceBoxes<Side, kDim, kSideK>(args, split, segment, shared, producer,
+                                     lane);
+  } else {
+    ProduceRows<Side, kDim, kSideK>(args, split, segment, shared, producer,
+                                    lane);
+  }
+}
+
+// Half of the producers copy K, the others V.
+__device__ __forceinline__ void Produce(const DecodeArgs& args,
+                                        const HeadSplit& split,
+                                        const SegmentWalk& segment, u32 shared,
+                                        int producer, int lane) {
+  constexpr int kSideProducers = DecodeShape::kSideProducers;
+  if (producer < kSideProducers) {
+    ProduceSide<KSide, spec::kHeadDim, true>(args, split, segment, shared,
+                                             producer, lane);
+  } else {
+    ProduceSide<VSide, spec::kValueDim, false>(args, split, segment, shared,
+                                               producer - kSideProducers, lane);
+  }
+}
+
+// What needs no plan: the barriers of the stages, and maps on their way.
+__device__ __forceinline__ void Prepare(const DecodeArgs& args,
+                                        const HeadSplit& split, u32 shared) {
+  for (int stage = 0; stage < spec::kStages; ++stage) {
+    arch::MbarrierInit(FilledBarrier(shared, stage), StepProducers(split) * 32);
+    arch::MbarrierInit(FreeBarrier(shared, stage), spec::kWarps * 32);
+  }
+  if constexpr (spec::kTensorCopies) {
+    if ((args.boxes & kBoxesOfK) != 0) arch::PrefetchMap(args.k_map);
+    if ((args.boxes & kBoxesOfV) != 0) arch::PrefetchMap(args.v_map);
+    if ((args.boxes & kBoxesOfKScales) != 0) {
+      arch::PrefetchMap(args.k_scale_map);
+    }
+    if ((args.boxes & kBoxesOfVScales) != 0) {
+      arch::PrefetchMap(args.v_scale_map);
+    }
+  }
+}
+
+__device__ __forceinline__ void Decode(const DecodeArgs& args) {
+  // The same for all lanes, as the compiler sees only in a shuffle: branches on
+  // it need no code for a warp that parts.
+  const int warp = arch::ShuffleFrom(arch::ThreadIndex() / 32, 0);
   const int lane = arch::ThreadIndex() % 32;
   const u32 shared = arch::SharedBase();
   const HeadSplit split(args);
-  if (arch::ThreadIndex() == 0) {
-    for (int stage = 0; stage < spec::kStages; ++stage) {
-      arch::MbarrierInit(FilledBarrier(shared, stage), 2 * split.team * 32);
-      arch::MbarrierInit(FreeBarrier(shared, stage), spec::kWarps);
-    }
+  // One warp plans: all would find the same, at the cost of each other's time.
+  BlockShare share;
+  if (warp == 0) {
+    const DecodePlan plan(args, split, lane);
+    share.segment.Start(args, split, plan, lane);
+    share.chunk = plan.chunk;
+    if (lane == 0) share.Store(shared + DecodeShape::kShare);
+  } else if (warp == spec::kWarps && lane == 0) {
+    Prepare(args, split, shared);
   }
-  const DecodePlan plan(args, split, lane);
-  SegmentWalk segment;
-  segment.Start(args, split, plan, lane);
   arch::BlockSync();
-  if (segment.Done()) return;
+  share.Load(shared + DecodeShape::kShare);
+  if (share.segment.Done()) return;
   if (warp >= spec::kWarps) {
-    Produce(args, split, segment, shared, warp - spec::kWarps, lane);
+    Produce(args, split, share.segment, shared, warp - spec::kWarps, lane);
   } else {
-    Consume(args, split, plan, segment, shared, warp, lane);
+    Consume(args, split, share, shared, warp, lane);
   }
 }
 
@@ -99,6 +161,6 @@ extern "C" __constant__ int kvforge_block_threads =
 
 extern "C" __global__ void __launch_bounds__(
     kvforge::kernels::DecodeShape::kThreads, 1)
-    kvforge_kernel(const __grid_constant__ kvforge::AttentionArgs args) {
+    kvforge_kernel(const __grid_constant__ kvforge::DecodeArgs args) {
   kvforge::kernels::Decode(args);
 }

@@ -70,6 +70,18 @@ struct ExtendShape {
   static_assert(spec::kBlockN % ops::kGroupKeys == 0);
 };
 
+// A stage's groups of K, then those of V.
+__device__ __forceinline__ ops::GroupPlace KeysAt(u32 stage, int group) {
+  using Group = ExtendShape::KGroup;
+  return ops::PlaceAt<Group>(stage + group * Group::kBytes);
+}
+__device__ __forceinline__ ops::GroupPlace ValuesAt(u32 stage, int group) {
+  using Group = ExtendShape::VGroup;
+  return ops::PlaceAt<Group>(
+      stage + ExtendShape::kGroups * ExtendShape::KGroup::kBytes +
+      group * Group::kBytes);
+}
+
 // This thread holds rows first_row + 8 * i, i = 0 .. kRows - 1, of its
 // sequence. Which keys a row sees is worked out again where a mask is needed:
 // few tiles need one, and registers are short.
@@ -111,7 +123,8 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
   const int row_warp = warp % Shape::kRowWarps;
   const float uniform = spec::ScoreUniform(args, sequence.kv_head);
   state.first_row = row0 + row_warp * Shape::kWarpRows + g;
-#pragma unroll
+  // One body for all rows: it is long, and runs once.
+#pragma unroll 1
   for (int i = 0; i < ExtendState::kRows; ++i) {
     const int block_row = row_warp * Shape::kWarpRows + 8 * i + g;
     const ops::QueryRow<KSide::kChannelScale> query = {
@@ -142,12 +155,20 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
         }
       }
     }
-    state.uniform[i] = uniform * scale.inverse;
-    state.q_sum[i] = 0;
+    float q_sum = 0;
     if constexpr (KSide::kRowMinimum) {
-      state.q_sum[i] = ops::QuerySum<spec::QueryElement, Shape::KOrder>(
-          query, t, scale.factor);
+      q_sum = ops::QuerySum<spec::QueryElement, Shape::KOrder>(query, t,
+                                                               scale.factor);
     }
+#pragma unroll
+    for (int j = 0; j < ExtendState::kRows; ++j) {
+      if (j != i) continue;  // registers have no index
+      state.uniform[j] = uniform * scale.inverse;
+      state.q_sum[j] = q_sum;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < ExtendState::kRows; ++i) {
     state.softmax[i].Clear();
     for (ops::BlockReference& block : state.blocks[i]) block.Clear();
   }
@@ -204,11 +225,10 @@ __device__ __forceinline__ void BlockDots(
     }
 #pragma unroll
     for (int n = 0; n < Shape::kStepKeys / 8; ++n) {
-      const u32 group = stage + (group0 + n / 2) * Shape::KGroup::kBytes;
+      const ops::GroupPlace group = KeysAt(stage, group0 + n / 2);
       const int first_key = n % 2 * 8;
       KeyRun keys;
-      keys.Load(group + (first_key + g) * Shape::KGroup::kCodePitch, 0, run, 0,
-                t);
+      keys.Load(group, first_key + g, run, 0, t);
       float partial[Shape::kMTiles][4] = {};
 #pragma unroll
       for (int i = 0; i < KeyRun::kSteps; ++i) {
@@ -247,16 +267,6 @@ __device__ __forceinline__ void Dots(
   constexpr int kTiles = Shape::kStepKeys / 8;
   const int g = lane / 4;
   const int t = lane % 4;
-  u32 rows[kTiles];
-  u32 scales[kTiles];
-#pragma unroll
-  for (int n = 0; n < kTiles; ++n) {
-    const u32 group = stage + (group0 + n / 2) * Shape::KGroup::kBytes;
-    const int key = n % 2 * 8 + g;
-    rows[n] = group + key * Shape::KGroup::kCodePitch;
-    scales[n] = group + Shape::KGroup::kBlockScales +
-                key * Shape::KGroup::kBlockScalePitch;
-  }
   ClearScores(s);
 #pragma unroll
   for (int run = 0; run < Shape::KOrder::kRuns; ++run) {
@@ -266,7 +276,8 @@ __device__ __forceinline__ void Dots(
       KeyRun keys[kTiles];
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
-        keys[n].Load(rows[n], scales[n], run, part, t);
+        keys[n].Load(KeysAt(stage, group0 + n / 2), n % 2 * 8 + g, run, part,
+                     t);
       }
 #pragma unroll
       for (int i = 0; i < KeyRun::kSteps; ++i) {
@@ -354,9 +365,8 @@ __device__ __forceinline__ void Weights(
   }
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
-    const u32 k_group = stage + (group0 + n / 2) * Shape::KGroup::kBytes;
-    const u32 v_group = stage + Shape::kGroups * Shape::KGroup::kBytes +
-                        (group0 + n / 2) * Shape::VGroup::kBytes;
+    const ops::GroupPlace k_group = KeysAt(stage, group0 + n / 2);
+    const ops::GroupPlace v_group = ValuesAt(stage, group0 + n / 2);
     const int pair = n % 2 * 8 + 2 * t;
     ops::RowTerms k_terms[2];
     float v_log2[2] = {0.0f, 0.0f};
@@ -470,8 +480,8 @@ __device__ __forceinline__ void Weights(
 // The operand of weights of block `run` of the warp's channels from p of the 16
 // keys of `v_group`, which `p` holds as S does: tiles of 8 keys `half` 0 and 1.
 __device__ __forceinline__ void BlockWeights(
-    const float (&p)[ExtendShape::kMTiles][2][4], u32 v_group, int dim_part,
-    int run, int t, ExtendState& state,
+    const float (&p)[ExtendShape::kMTiles][2][4], ops::GroupPlace v_group,
+    int dim_part, int run, int t, ExtendState& state,
     u32 (&weights)[ExtendShape::kMTiles][4]) {
   using Shape = ExtendShape;
   float factor[2][2];
@@ -553,8 +563,7 @@ __device__ __forceinline__ void Accumulate(
         }
       }
     }
-    const u32 v_group = stage + Shape::kGroups * Shape::KGroup::kBytes +
-                        (group0 + group) * Shape::VGroup::kBytes;
+    const ops::GroupPlace v_group = ValuesAt(stage, group0 + group);
 #pragma unroll
     for (int run = 0; run < Shape::kRuns; ++run) {
       ops::ValueRun<VSide, spec::kValueDim> values;
@@ -585,10 +594,14 @@ __device__ __forceinline__ void WriteRows(const AttentionArgs& args,
                                           int warp, int lane,
                                           ExtendState& state) {
   using Shape = ExtendShape;
+  using Element = spec::OutElement;
   constexpr int kLaneChannels = Shape::VOrder::kLaneChannels;
+  constexpr int kLaneBytes = kLaneChannels * Element::kBytes;
   const int t = lane % 4;
   const int dim_part = warp / Shape::kRowWarps;
   const float out_uniform = spec::OutUniform(args, sequence.kv_head);
+  // What the lanes of a row add up comes ahead of all branches.
+  float sum[ExtendState::kRows];
 #pragma unroll
   for (int i = 0; i < ExtendState::kRows; ++i) {
     ops::SoftmaxRow& softmax = state.softmax[i];
@@ -618,46 +631,51 @@ __device__ __forceinline__ void WriteRows(const AttentionArgs& args,
         }
       }
     }
-    float sum = softmax.sum;
-    sum += arch::ShuffleXor(sum, 1);
-    sum += arch::ShuffleXor(sum, 2);
+    sum[i] = softmax.sum;
+    sum[i] += arch::ShuffleXor(sum[i], 1);
+    sum[i] += arch::ShuffleXor(sum[i], 2);
+  }
+#pragma unroll
+  for (int i = 0; i < ExtendState::kRows; ++i) {
+    const ops::SoftmaxRow& softmax = state.softmax[i];
     const int row = state.first_row + 8 * i;
     if (row >= sequence.q_len * spec::kGroup) continue;
     const float sink2 =
         ops::SinkOf<spec::kGroup, spec::kSinks>(args, sequence, row);
     const ops::SoftmaxResult result =
-        ops::FinishRow(softmax.max2, softmax.ref2, sum, sink2);
+        ops::FinishRow(softmax.max2, softmax.ref2, sum[i], sink2);
     const float factor = result.out_factor * out_uniform;
     const i64 token = ops::TokenOf<spec::kGroup>(sequence, row);
     const i64 head = ops::HeadOf<spec::kGroup>(sequence, row);
     u8* out =
         args.out + token * args.out_token_stride + head * args.out_head_stride;
 #pragma unroll
-    for (int n = 0; n < Shape::kNTiles; n += 2) {
-      // Columns 2t and 2t + 1 of tiles n and n + 1: channels n, n + 1 of lane
-      // rows g = 2t and 2t + 1 of V.
-      const int run = dim_part * Shape::kRuns + n / kLaneChannels;
+    for (int run = 0; run < Shape::kRuns; ++run) {
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
-        const int channel = run * Shape::VOrder::kRunChannels +
-                            (2 * t + c) * kLaneChannels + n % kLaneChannels;
-        float first = state.out[i / 2][n][i % 2 * 2 + c] * factor;
-        float second = state.out[i / 2][n + 1][i % 2 * 2 + c] * factor;
-        if constexpr (VSide::kChannelScale) {
-          const float* scales = formats::GivenChannelScales<spec::kValueDim>(
-                                    args.v, sequence.kv_head) +
-                                channel;
-          first *= arch::LoadGlobal<float>(scales);
-          second *= arch::LoadGlobal<float>(scales + 1);
-        }
-        constexpr int kWords = spec::OutElement::kBytes / 2;
-        u32 words[kWords];
-        spec::OutElement::FromF32x2(first, second, words);
+        // Column 2t + c of the run's tiles: the channels of lane row g = 2t + c
+        // of V, neighbours.
+        const int channel =
+            (dim_part * Shape::kRuns + run) * Shape::VOrder::kRunChannels +
+            (2 * t + c) * kLaneChannels;
+        float x[kLaneChannels];
 #pragma unroll
-        for (int w = 0; w < kWords; ++w) {
-          arch::StoreGlobal(out + channel * spec::OutElement::kBytes + 4 * w,
-                            words[w]);
+        for (int k = 0; k < kLaneChannels; ++k) {
+          const int n = run * kLaneChannels + k;
+          x[k] = state.out[i / 2][n][i % 2 * 2 + c] * factor;
+          if constexpr (VSide::kChannelScale) {
+            const float* scales = formats::GivenChannelScales<spec::kValueDim>(
+                args.v, sequence.kv_head);
+            x[k] *= arch::LoadGlobal<float>(scales + channel + k);
+          }
         }
+        u32 words[kLaneBytes / 4];
+#pragma unroll
+        for (int k = 0; k < kLaneChannels; k += 2) {
+          Element::FromF32x2(x[k], x[k + 1], &words[k * Element::kBytes / 4]);
+        }
+        ops::StoreBytes<kLaneBytes>(out + channel * Element::kBytes, kLaneBytes,
+                                    words);
       }
     }
     if (t == 0 && dim_part == 0 && args.lse != nullptr) {
@@ -767,23 +785,17 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
         if (value_side) {
           ops::CopyKeyGroup<VSide, spec::kValueDim>(
               args.v, sequence.kv_head, pages, key, range.first, range.end,
-              to + Shape::kGroups * Shape::KGroup::kBytes +
-                  group * Shape::VGroup::kBytes,
-              copy_lane);
+              ValuesAt(to, group), copy_lane);
         } else {
           ops::CopyKeyGroup<KSide, spec::kHeadDim>(
               args.k, sequence.kv_head, pages, key, range.first, range.end,
-              to + group * Shape::KGroup::kBytes, copy_lane);
+              KeysAt(to, group), copy_lane);
         }
       }
     }
     arch::CpAsyncCommit();
   };
-#pragma unroll
-  for (int stage = 0; stage < spec::kStages; ++stage) copy_tile(stage, stage);
-
-  int stage = 0;
-  for (int tile = 0; tile < tiles; ++tile) {
+  const auto attend_tile = [&](int tile, int stage) {
     arch::CpAsyncWait<spec::kStages - 1>();
     arch::BlockSync();
     const u32 address =
@@ -810,6 +822,13 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
       Accumulate(address, key / ops::kGroupKeys, dim_part, lane, s, state);
     }
     arch::BlockSync();
+  };
+  // The first rounds only copy. They are rounds of the same loop, not unrolled,
+  // so that the copies are compiled once.
+  int stage = 0;
+#pragma unroll 1
+  for (int tile = -spec::kStages; tile < tiles; ++tile) {
+    if (tile >= 0) attend_tile(tile, stage);
     copy_tile(tile + spec::kStages, stage);
     stage = stage + 1 == spec::kStages ? 0 : stage + 1;
   }

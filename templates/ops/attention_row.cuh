@@ -40,12 +40,14 @@ __device__ __forceinline__ int HeadOf(const Sequence& sequence, int row) {
   return sequence.kv_head * kGroup + row % kGroup;
 }
 
-// The row's first byte of q, or null past the sequence's last row.
+// The row's first byte of q, past the sequence's last row that of the last:
+// what follows from it goes nowhere.
 template <int kGroup>
 __device__ __forceinline__ const u8* QueryOf(const AttentionArgs& args,
                                              const Sequence& sequence,
                                              int row) {
-  if (row >= sequence.q_len * kGroup) return nullptr;
+  const int last = sequence.q_len * kGroup - 1;
+  if (row > last) row = last;
   return args.q + TokenOf<kGroup>(sequence, row) * args.q_token_stride +
          HeadOf<kGroup>(sequence, row) * args.q_head_stride;
 }

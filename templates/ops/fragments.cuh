@@ -70,6 +70,7 @@ __device__ __forceinline__ void DecodeNibbles(u32 word, int half,
 // or the run where that is less.
 template <class Side, int kDim>
 struct KeyRun {
+  using Group = KeyGroup<Side, kDim>;
   using Order = ChannelOrder<Side, kDim>;
   static constexpr int kPartBytes =
       Order::kLaneBytes < 16 ? Order::kLaneBytes : 16;
@@ -85,16 +86,21 @@ struct KeyRun {
   u32 words[kWords];
   u32 scale_codes[(kScales + 3) / 4];
 
-  // `codes`, `scales`: shared addresses of the key's first code and block
-  // scale.
-  __device__ __forceinline__ void Load(u32 codes, u32 scales, int run, int part,
-                                       int t) {
+  __device__ __forceinline__ void Load(GroupPlace group, int key, int run,
+                                       int part, int t) {
+    constexpr int kRunBytes = 4 * Order::kLaneBytes;
+    static_assert(Group::kLineBytes == 0 || Group::kLineBytes % kRunBytes == 0);
     LoadSharedBytes<kPartBytes>(
-        codes + (run * 4 + t) * Order::kLaneBytes + part * kPartBytes, words);
+        group.codes + Group::Offset(key, t * Order::kLaneBytes,
+                                    run * kRunBytes + part * kPartBytes),
+        words);
     if constexpr (Side::kBlockInOperand) {
       const int channel = run * Order::kRunChannels + t * Order::kLaneChannels +
                           part * kChannels;
-      LoadSharedBytes<kScales>(scales + channel / Side::kBlock, scale_codes);
+      LoadSharedBytes<kScales>(group.block_scales +
+                                   key * Group::kBlockScalePitch +
+                                   channel / Side::kBlock,
+                               scale_codes);
     }
   }
   // A pair of the scale of block `block` of the part. Two are converted at
@@ -127,12 +133,14 @@ __device__ __forceinline__ u32 ZipBytes(const u32* a, const u32* b, int i) {
   return arch::BytePermute(a[i / 2], b[i / 2], i % 2 == 0 ? 0x5140 : 0x7362);
 }
 
-// Channels of V as lanes read them. Where block scales are factors of weights a
-// run is one block.
+// Channels of V as lanes read them, 16 bytes at most. Where block scales are
+// factors of weights a run is one block.
 template <class Side, int kDim>
 struct ValueOrder {
   static constexpr int kLaneChannels =
-      kBlockFactors<Side> ? Side::kBlock / 8 : LargestDivisor(kDim / 8, 16);
+      kBlockFactors<Side>
+          ? Side::kBlock / 8
+          : LargestDivisor(kDim / 8, Side::kCodeBits == 16 ? 8 : 16);
   static constexpr int kLaneBytes = kLaneChannels * Side::kCodeBits / 8;
   static constexpr int kRunChannels = 8 * kLaneChannels;
   static constexpr int kRuns = kDim / kRunChannels;
@@ -150,18 +158,21 @@ struct ValueRun {
   u32 words[4][kWords];
   u32 block_scales[2] = {0, 0};
 
-  // `group`: shared address of the group.
-  __device__ __forceinline__ void Load(u32 group, int run, int g, int t) {
+  __device__ __forceinline__ void Load(GroupPlace group, int run, int g,
+                                       int t) {
+    constexpr int kRunBytes = 8 * Order::kLaneBytes;
+    static_assert(Group::kLineBytes == 0 || Group::kLineBytes % kRunBytes == 0);
     u32 scale_codes[4] = {0, 0, 0, 0};
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const int key = 2 * t + k % 2 + k / 2 * 8;
       LoadSharedBytes<Order::kLaneBytes>(
-          group + key * Group::kCodePitch + (run * 8 + g) * Order::kLaneBytes,
+          group.codes +
+              Group::Offset(key, g * Order::kLaneBytes, run * kRunBytes),
           words[k]);
       if constexpr (Side::kBlockInOperand) {
         const int channel = (run * 8 + g) * Order::kLaneChannels;
-        scale_codes[k] = arch::LoadShared<u8>(group + Group::kBlockScales +
+        scale_codes[k] = arch::LoadShared<u8>(group.block_scales +
                                               key * Group::kBlockScalePitch +
                                               channel / Side::kBlock);
       }

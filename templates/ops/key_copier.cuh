@@ -8,12 +8,12 @@
 
 namespace kvforge::ops {
 
-// Rows of at most 8 bytes of 2^shift neighbouring heads: a lane takes whole
-// rows, neighbours in memory where there are any, since a row is less than a
-// sector.
-template <int kRowBytes, int kPitch>
+// Rows of at most 8 bytes of 2^shift neighbouring heads, kWidth bytes at a
+// time: a lane takes whole rows, neighbours in memory where there are any,
+// since a row is less than a sector.
+template <int kRowBytes, int kWidth>
 struct NarrowRows {
-  static_assert(kRowBytes == 4 || kRowBytes == 8);
+  static_assert((kRowBytes == 4 || kRowBytes == 8) && kRowBytes % kWidth == 0);
   const u8* from;  // this lane's first row, of head 0 and page 0
   i64 step;        // bytes to its next row
   u32 to;          // and their places in the run's first piece
@@ -21,9 +21,10 @@ struct NarrowRows {
   int row;  // of the group
   int row_step;
 
-  // `piece_step`: bytes between the pieces of neighbouring heads.
+  // `head_pitch`, `row_pitch`: bytes from head to head and from row to row.
   __device__ __forceinline__ void Start(const StridedBytes& plane, int shift,
-                                        u32 piece_step, int lane) {
+                                        u32 head_pitch, u32 row_pitch,
+                                        int lane) {
     const bool heads_inside = plane.head_stride <= plane.slot_stride;
     const int head =
         heads_inside ? lane & ((1 << shift) - 1) : lane / kGroupKeys;
@@ -32,8 +33,8 @@ struct NarrowRows {
     const int head_step = heads_inside ? 0 : 32 / kGroupKeys;
     from = plane.base + head * plane.head_stride + row * plane.slot_stride;
     step = row_step * plane.slot_stride + head_step * plane.head_stride;
-    to = head * piece_step + row * kPitch;
-    to_step = row_step * kPitch + head_step * piece_step;
+    to = head * head_pitch + row * row_pitch;
+    to_step = row_step * row_pitch + head_step * head_pitch;
   }
   // `offset`: bytes from page 0 and head 0 to the group; `valid`: a bit a row.
   __device__ __forceinline__ void Copy(i64 offset, u32 piece, int shift,
@@ -44,7 +45,10 @@ struct NarrowRows {
     if (lane >= kGroupKeys << shift) return;  // of one head: half the lanes
 #pragma unroll 1
     for (int i = 0; i < kGroupKeys << shift; i += 32) {
-      arch::CpAsync<kRowBytes>(target, address, (rows & 1u) != 0);
+#pragma unroll
+      for (int byte = 0; byte < kRowBytes; byte += kWidth) {
+        arch::CpAsync<kWidth>(target + byte, address + byte, (rows & 1u) != 0);
+      }
       address += step;
       target += to_step;
       rows >>= row_step;
@@ -72,26 +76,29 @@ struct KeyCopier {
 
   const u8* codes;  // this lane's part of its first row, of head 0 and page 0
   i64 row_step;
-  u32 to;
+  u32 to;  // of the place of that part, from the group's first byte
   int row;
-  NarrowRows<Side::kRowMinimum ? 8 : 4, Side::kRowMinimum ? 8 : 4> row_scales;
+  NarrowRows<Side::kRowMinimum ? 8 : 4, 4> row_scales;  // 4-byte aligned
   NarrowRows<kBlockRowBytes, kBlockRowBytes> block_scales;
 
   static __device__ __forceinline__ bool CanCopy(const CacheView& view) {
     return kPossible && view.code_bytes >= 16 &&
            (Side::kBlock == 0 || view.block_scale_bytes >= kBlockRowBytes);
   }
+  // `step`: between the places of neighbouring heads.
   __device__ __forceinline__ void Start(const CacheView& view, int shift,
-                                        u32 piece_step, int lane) {
+                                        GroupPlace step, int lane) {
     row = lane / kParts;
     codes = view.codes.base + row * view.codes.slot_stride + lane % kParts * 16;
     row_step = kRows * view.codes.slot_stride;
-    to = row * Group::kCodePitch + lane % kParts * 16;
+    to = Group::Offset(row, lane % kParts * 16);
     if constexpr (Side::kRowScale) {
-      row_scales.Start(view.row_scale, shift, piece_step, lane);
+      row_scales.Start(view.row_scale, shift, step.row_scales, step.row_pitch,
+                       lane);
     }
     if constexpr (Side::kBlock > 0) {
-      block_scales.Start(view.block_scale, shift, piece_step, lane);
+      block_scales.Start(view.block_scale, shift, step.block_scales,
+                         Group::kBlockScalePitch, lane);
     }
   }
   // Starts the copies of one group of 2^shift heads; `slot`: of its first key
@@ -99,14 +106,14 @@ struct KeyCopier {
   // zeros.
   __device__ __forceinline__ void Copy(const CacheView& view, int head,
                                        int shift, int page, int slot, u32 valid,
-                                       u32 piece, u32 piece_step,
+                                       GroupPlace piece, GroupPlace step,
                                        int lane) const {
     const auto offset = [&](const StridedBytes& plane) {
       return page * plane.page_stride + slot * plane.slot_stride +
              head * plane.head_stride;
     };
     const u8* address = codes + offset(view.codes);
-    u32 target = piece + to;
+    u32 target = piece.codes;
     const u32 rows = valid >> row;
     if (row < kGroupKeys) {
 #pragma unroll 1
@@ -114,21 +121,22 @@ struct KeyCopier {
         const u8* row_address = address;
 #pragma unroll
         for (int time = 0; time < kTimes; ++time) {
-          arch::CpAsyncOnce(target + time * kRows * Group::kCodePitch,
+          arch::CpAsyncOnce(target + (to ^ Group::Swizzle(time * kRows)) +
+                                time * kRows * Group::kCodePitch,
                             row_address, (rows >> (time * kRows) & 1u) != 0);
           row_address += row_step;
         }
         address += view.codes.head_stride;
-        target += piece_step;
+        target += step.codes;
       }
     }
     if constexpr (Side::kRowScale) {
-      row_scales.Copy(offset(view.row_scale), piece + Group::kRowScales, shift,
-                      valid, lane);
+      row_scales.Copy(offset(view.row_scale), piece.row_scales, shift, valid,
+                      lane);
     }
     if constexpr (Side::kBlock > 0) {
-      block_scales.Copy(offset(view.block_scale), piece + Group::kBlockScales,
-                        shift, valid, lane);
+      block_scales.Copy(offset(view.block_scale), piece.block_scales, shift,
+                        valid, lane);
     }
   }
 };

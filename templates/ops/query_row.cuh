@@ -25,54 +25,64 @@ inline constexpr int kQueryParts =
         ? 2
         : 1;
 
-// A row of q in memory, null past the sequence's last, and where K's scales
-// vary over channels the kv head's: they multiply q, since no dot can take them
-// past its sum.
+// A row of q in memory, and where K's scales vary over channels the kv head's:
+// they multiply q, since no dot can take them past its sum.
 template <bool kScaled>
 struct QueryRow {
   const u8* values;
   const float* channel_scales;  // kScaled only
 };
 
-// Two or four neighbouring channels in f32; zeros where there is no row.
-template <class Element, int kCount, bool kScaled>
-__device__ __forceinline__ void LoadQuery(const QueryRow<kScaled>& row,
-                                          int channel, float* x) {
-  constexpr int kBytes = kCount * Element::kBytes;
-  u32 words[kBytes / 4] = {};
-  if (row.values != nullptr) {
-    LoadBytes<kBytes>(row.values + channel * Element::kBytes, kBytes, words);
-  }
+// The four channels of one step as they lie in memory, so many words.
+template <class Element, class Order>
+__device__ __forceinline__ void LoadQueryWords(const u8* values, int step,
+                                               int t,
+                                               u32 (&words)[Element::kBytes]) {
+  constexpr int kBytes = 4 * Element::kBytes;
+  const u8* from = values + Order::ChannelOf(step, t) * Element::kBytes;
+  if constexpr (Order::kApart == 4) {
+    u32 near[kBytes / 8], far[kBytes / 8];
+    LoadBytes<kBytes / 2>(from, kBytes / 2, near);
+    LoadBytes<kBytes / 2>(from + kBytes, kBytes / 2, far);
 #pragma unroll
-  for (int i = 0; i < kCount / 2; ++i) {
-    Element::ToF32x2(&words[i * Element::kBytes / 2], x[2 * i], x[2 * i + 1]);
-  }
-  if constexpr (kScaled) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      x[i] = x[i] * arch::LoadGlobal<float>(row.channel_scales + channel + i);
+    for (int i = 0; i < kBytes / 8; ++i) {
+      words[i] = near[i];
+      words[kBytes / 8 + i] = far[i];
     }
+  } else {
+    LoadBytes<kBytes>(from, kBytes, words);
   }
 }
 
-// The four channels of one step, in its order.
+// The same in f32, in the step's order.
+template <class Element, class Order>
+__device__ __forceinline__ void QueryValues(const u32 (&words)[Element::kBytes],
+                                            float (&x)[4]) {
+  float y[4];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    Element::ToF32x2(&words[i * Element::kBytes / 2], y[2 * i], y[2 * i + 1]);
+  }
+  // Pairs that lie 4 apart are neighbours in words.
+  constexpr int kApart = Order::kApart == 4 ? 2 : Order::kApart;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    x[i] = y[kApart == 0 ? i : i / 2 + i % 2 * kApart];
+  }
+}
+
 template <class Element, class Order, bool kScaled>
 __device__ __forceinline__ void LoadQueryStep(const QueryRow<kScaled>& row,
                                               int step, int t, float (&x)[4]) {
-  const int channel = Order::ChannelOf(step, t);
-  if constexpr (Order::kApart == 4) {
-    float near[2], far[2];
-    LoadQuery<Element, 2>(row, channel, near);
-    LoadQuery<Element, 2>(row, channel + 4, far);
-    x[0] = near[0];
-    x[1] = far[0];
-    x[2] = near[1];
-    x[3] = far[1];
-  } else {
-    float y[4];
-    LoadQuery<Element, 4>(row, channel, y);
+  u32 words[Element::kBytes];
+  LoadQueryWords<Element, Order>(row.values, step, t, words);
+  QueryValues<Element, Order>(words, x);
+  if constexpr (kScaled) {
+    const float* scales = row.channel_scales + Order::ChannelOf(step, t);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) x[i] = y[Order::Offset(i)];
+    for (int i = 0; i < 4; ++i) {
+      x[i] = x[i] * arch::LoadGlobal<float>(scales + Order::Offset(i));
+    }
   }
 }
 
@@ -91,7 +101,14 @@ __device__ __forceinline__ PowerOfTwo Normalizer(float amax) {
   return {arch::FromBits(field << 23), arch::FromBits((254u - field) << 23)};
 }
 
-// Largest magnitude of the row whose channels the four lanes t = 0..3 share.
+// Largest magnitude of a row from those of the channels of each of the four
+// lanes t = 0..3 that share it.
+__device__ __forceinline__ float RowAmax(float amax) {
+  amax = arch::Max(amax, arch::ShuffleXor(amax, 1));
+  return arch::Max(amax, arch::ShuffleXor(amax, 2));
+}
+
+// The same from the row.
 template <class Element, class Order, bool kScaled>
 __device__ __forceinline__ float QueryAmax(const QueryRow<kScaled>& row,
                                            int t) {
@@ -103,8 +120,7 @@ __device__ __forceinline__ float QueryAmax(const QueryRow<kScaled>& row,
 #pragma unroll
     for (int i = 0; i < 4; ++i) amax = arch::Max(amax, arch::Abs(x[i]));
   }
-  amax = arch::Max(amax, arch::ShuffleXor(amax, 1));
-  return arch::Max(amax, arch::ShuffleXor(amax, 2));
+  return RowAmax(amax);
 }
 
 // Sum of the row's values times `factor`, in f32; the four lanes t = 0..3 share
@@ -124,14 +140,12 @@ __device__ __forceinline__ float QuerySum(const QueryRow<kScaled>& row, int t,
   return sum + arch::ShuffleXor(sum, 2);
 }
 
-// The two operand words of one step of one row, for each part.
-template <class Element, class Operand, class Order, bool kScaled>
-__device__ __forceinline__ void QueryStep(
-    const QueryRow<kScaled>& row, int step, int t, float factor,
+// The two operand words of a step's channels, for each part.
+template <class Element, class Operand, bool kScaled>
+__device__ __forceinline__ void QueryOperands(
+    float (&x)[4], float factor,
     u32 (&out)[kQueryParts<Element, Operand, kScaled>][2]) {
   constexpr int kParts = kQueryParts<Element, Operand, kScaled>;
-  float x[4];
-  LoadQueryStep<Element, Order>(row, step, t, x);
 #pragma unroll
   for (int i = 0; i < 4; ++i) x[i] = x[i] * factor;
 #pragma unroll
@@ -146,6 +160,15 @@ __device__ __forceinline__ void QueryStep(
       x[2 * i + 1] -= held[1];
     }
   }
+}
+
+template <class Element, class Operand, class Order, bool kScaled>
+__device__ __forceinline__ void QueryStep(
+    const QueryRow<kScaled>& row, int step, int t, float factor,
+    u32 (&out)[kQueryParts<Element, Operand, kScaled>][2]) {
+  float x[4];
+  LoadQueryStep<Element, Order>(row, step, t, x);
+  QueryOperands<Element, Operand, kScaled>(x, factor, out);
 }
 
 }  // namespace kvforge::ops

@@ -186,9 +186,11 @@ __device__ __forceinline__ SoftmaxResult FinishRow(float max2, float ref2,
   const float top2 = arch::Max(max2, sink2);
   if (top2 == NegativeInfinity()) return {sum, NegativeInfinity() + sum};
   const float total = sum * arch::Exp2(max2 - top2) + arch::Exp2(sink2 - top2);
+  // Divides in base 2: the logarithm is wanted besides.
+  const float total2 = arch::Log2(total);
   const float factor =
-      max2 == NegativeInfinity() ? 0.0f : arch::Exp2(ref2 - top2) / total;
-  return {factor, (top2 + arch::Log2(total)) * kLn2};
+      max2 == NegativeInfinity() ? 0.0f : arch::Exp2(ref2 - top2 - total2);
+  return {factor, (top2 + total2) * kLn2};
 }
 
 }  // namespace kvforge::ops

@@ -6,9 +6,12 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "runtime/tensor_map.h"
 
 namespace kvforge {
 
@@ -17,6 +20,7 @@ struct MicroArgs {
   const unsigned* in;
   unsigned* out;
   int n;
+  TensorMap map;
 };
 
 struct MicroCase {
@@ -26,6 +30,7 @@ struct MicroCase {
   std::vector<uint32_t> in;
   std::vector<uint32_t> expected;  // every word of the output
   int grid_blocks = 1;
+  std::optional<TensorBox> box;     // of `in`; base is set by the runners
   int min_compute_capability = 80;  // that has the function
   // |out - expected| <= absolute + relative * |expected| on words that are f32;
   // both 0: bit for bit.

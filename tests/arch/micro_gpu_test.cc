@@ -61,8 +61,15 @@ class MicroGpu : public ::testing::TestWithParam<MicroCase> {
     ASSIGN_OR_RETURN(
         const DeviceBuffer out,
         DeviceBuffer::FromHost(device_, unwritten.data(), out_bytes));
-    const MicroArgs args = {static_cast<const unsigned*>(in.data()),
-                            static_cast<unsigned*>(out.data()), micro.n};
+    MicroArgs args = {static_cast<const unsigned*>(in.data()),
+                      static_cast<unsigned*>(out.data()),
+                      micro.n,
+                      {}};
+    if (micro.box) {
+      TensorBox box = *micro.box;
+      box.base = in.data();
+      RETURN_IF_ERROR(EncodeTensorMap(device_->api(), box, args.map));
+    }
     LaunchShape shape;
     shape.grid_blocks = micro.grid_blocks;
     shape.block_threads = output.block_threads;

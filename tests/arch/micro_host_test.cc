@@ -27,7 +27,12 @@ absl::StatusOr<std::vector<uint32_t>> RunMicroOnHost(const MicroCase& micro,
   ASSIGN_OR_RETURN(const std::unique_ptr<HostModule> module,
                    HostModule::Load(object, kHostEntrySymbol));
   std::vector<uint32_t> out(micro.expected.size(), kMicroUnwritten);
-  const MicroArgs args = {micro.in.data(), out.data(), micro.n};
+  MicroArgs args = {micro.in.data(), out.data(), micro.n, {}};
+  if (micro.box) {
+    TensorBox box = *micro.box;
+    box.base = micro.in.data();
+    EncodeHostTensorMap(box, args.map);
+  }
   HostLaunch launch;
   launch.grid_blocks = micro.grid_blocks;
   launch.block_threads = module->block_threads();

@@ -95,6 +95,44 @@ MicroCase MbarrierCase() {
   return MemoryCase("mbarrier", kSteps, 1, std::move(in), std::move(expected));
 }
 
+// A box of 16 slots of one head and page of an array [page, slot, head, line,
+// byte], whose rows have `lines` lines of `line` bytes, from slot `slot` on.
+// Word w of the box lies where the swizzle puts it.
+MicroCase TensorCopyCase(const char* name, uint32_t line, uint32_t lines,
+                         int swizzle, uint32_t slot) {
+  constexpr uint32_t kPages = 2, kSlots = 32, kHeads = 3;
+  constexpr uint32_t kPage = 1, kHead = 2;
+  const uint32_t row = line * lines;
+  std::vector<uint32_t> in =
+      RandomWords(kPages * kSlots * kHeads * row / 4, 38);
+  // The first words, which this box does not touch, say where it is.
+  const uint32_t at[5] = {0, slot, 0, kHead, kPage};
+  for (int i = 0; i < 5; ++i) in[i] = at[i];
+  std::vector<uint32_t> expected(16 * row / 4);
+  for (uint32_t l = 0; l < lines; ++l) {
+    for (uint32_t s = 0; s < 16; ++s) {
+      for (uint32_t b = 0; b < line; b += 4) {
+        uint32_t to = (l * 16 + s) * line + b;
+        if (swizzle == 128) to ^= (to / 128 % 8) * 16;
+        if (swizzle == 64) to ^= (to / 128 % 4) * 16;
+        const uint32_t from =
+            ((kPage * kSlots + slot + s) * kHeads + kHead) * row + l * line + b;
+        expected[to / 4] = slot + s < kSlots ? in[from / 4] : 0;
+      }
+    }
+  }
+  MicroCase micro = MemoryCase("tensor_copy", static_cast<int>(16 * row), 1,
+                               std::move(in), std::move(expected));
+  micro.name = name;
+  micro.min_compute_capability = 90;
+  micro.box =
+      TensorBox{.strides = {kHeads * row, line, row, kSlots * kHeads * row},
+                .sizes = {line, kSlots, lines, kHeads, kPages},
+                .box = {line, 16, lines, 1, 1},
+                .swizzle_bytes = swizzle};
+  return micro;
+}
+
 // A counter starts at 5; what is written is the sum before the last of n ones.
 MicroCase AddGlobalCase() {
   constexpr int kOnes = 9;
@@ -123,6 +161,10 @@ std::vector<MicroCase> MemoryCases() {
       CpAsyncWaitCase(),
       PartSyncCase(),
       MbarrierCase(),
+      TensorCopyCase("tensor_copy_128", 128, 2, 128, 16),
+      TensorCopyCase("tensor_copy_64", 64, 3, 64, 4),
+      TensorCopyCase("tensor_copy_dense", 80, 1, 0, 0),
+      TensorCopyCase("tensor_copy_past_the_end", 128, 1, 128, 24),
       AddGlobalCase(),
   };
 }

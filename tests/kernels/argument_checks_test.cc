@@ -1,6 +1,10 @@
 // What the public calls refuse, in their own words: whole sentences.
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <random>
+#include <vector>
 
 #include "kernels/argument_checks.h"
 #include "kernels/extend.h"
@@ -33,6 +37,58 @@ TEST(RowsOverlap, ExactForEveryArrangement) {
   // Pages whose distance passes 2^31.
   EXPECT_FALSE(
       RowsOverlap({64, {kUnknownPages, 16, 2}, {7768ll * 276480, 128, 64}}));
+}
+
+TEST(RowsOverlap, LooksAtNoRowsOfNestedDimensions) {
+  // Row by row, 2^20 slots of 2^12 heads would take minutes.
+  const int64_t slots = 1 << 20, heads = 1 << 12, pages = kUnknownPages;
+  EXPECT_FALSE(RowsOverlap(
+      {64, {pages, slots, heads}, {64 * heads * slots, 64 * heads, 64}}));
+  EXPECT_FALSE(RowsOverlap(
+      {64, {pages, slots, heads}, {64 * heads * slots, 64, 64 * slots}}));
+}
+
+// Every row beside every other one.
+bool SomeRowsMeet(const RowGrid& grid) {
+  std::vector<int64_t> starts;
+  for (int64_t page = 0; page < grid.extents[0]; ++page) {
+    for (int64_t slot = 0; slot < grid.extents[1]; ++slot) {
+      for (int64_t head = 0; head < grid.extents[2]; ++head) {
+        starts.push_back(page * grid.strides[0] + slot * grid.strides[1] +
+                         head * grid.strides[2]);
+      }
+    }
+  }
+  std::sort(starts.begin(), starts.end());
+  for (size_t i = 1; i < starts.size(); ++i) {
+    if (starts[i] - starts[i - 1] < grid.row_bytes) return true;
+  }
+  return false;
+}
+
+TEST(RowsOverlap, AgreesWithEveryPairOfRows) {
+  std::mt19937 random(7);
+  const auto either_sign_below = [&](int bound) {
+    return static_cast<int>(random()) % bound;
+  };
+  int overlaps = 0;
+  constexpr int kGrids = 20'000;
+  for (int i = 0; i < kGrids; ++i) {
+    RowGrid grid = {4, {}, {}};
+    for (int d = 0; d < 3; ++d) {
+      grid.extents[d] = 1 + std::abs(either_sign_below(4));
+      grid.strides[d] = either_sign_below(80);
+    }
+    const bool expected = SomeRowsMeet(grid);
+    overlaps += expected;
+    ASSERT_EQ(RowsOverlap(grid), expected)
+        << grid.extents[0] << "," << grid.extents[1] << "," << grid.extents[2]
+        << " rows at strides " << grid.strides[0] << "," << grid.strides[1]
+        << "," << grid.strides[2];
+  }
+  // Both answers are common among these.
+  EXPECT_GT(overlaps, kGrids / 10);
+  EXPECT_LT(overlaps, kGrids * 9 / 10);
 }
 
 TEST(WidestAccess, FollowsBaseStridesAndRow) {

@@ -57,6 +57,21 @@ class NvrtcTest : public ::testing::Test {
   std::unique_ptr<NvrtcCompiler> compiler_;
 };
 
+// A struct aligned to 64 bytes does not start where the parameters do.
+TEST_F(NvrtcTest, KnowsTheSizeOfAnAlignedArgument) {
+  NvrtcInput input = VectorAddInput("sm_90a");
+  input.source =
+      "struct alignas(64) Args { unsigned* out; char rest[120]; };\n"
+      "extern \"C\" __constant__ int kvforge_shared_bytes = 0;\n"
+      "extern \"C\" __constant__ int kvforge_block_threads = 32;\n"
+      "extern \"C\" __global__ void aligned(const __grid_constant__ Args args) "
+      "{ *args.out = args.rest[119]; }\n";
+  input.kernel = "aligned";
+  const auto output = compiler_->Compile(input);
+  ASSERT_TRUE(output.ok()) << output.status();
+  EXPECT_EQ(output->facts.param_bytes, 128);
+}
+
 TEST_F(NvrtcTest, CompilesForEveryServedGpuWithTheFactsOfTheText) {
   int served = 0;
   for (const GpuTarget& target : kTargets) {

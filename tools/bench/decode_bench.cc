@@ -8,7 +8,7 @@ namespace kvforge::bench {
 
 absl::StatusOr<CaseResult> RunDecodeCase(GpuRun& run, const BenchCase& what) {
   ASSIGN_OR_RETURN(const DecodeCall call,
-                   DecodeCall::Create(run.engine, what, run.grid));
+                   DecodeCall::Create(run.engine, what, run.grid, run.tile));
   ASSIGN_OR_RETURN(const CachePool* pool, run.pools.Get(what));
   ASSIGN_OR_RETURN(const std::unique_ptr<AttentionProblem> problem,
                    AttentionProblem::Create(run.engine, *pool, what));

@@ -10,9 +10,11 @@ namespace kvforge::bench {
 
 absl::StatusOr<DecodeCall> DecodeCall::Create(Engine& engine,
                                               const BenchCase& bench_case,
-                                              const DecodeGrid& grid) {
+                                              const DecodeGrid& grid,
+                                              const std::optional<Tile>& tile) {
   DecodeCall call;
-  ASSIGN_OR_RETURN(call.kernel_, engine.Prepare(bench_case.Spec()));
+  ASSIGN_OR_RETURN(call.kernel_, tile ? engine.Prepare(bench_case.Spec(), *tile)
+                                      : engine.Prepare(bench_case.Spec()));
   call.num_q_heads_ = bench_case.num_q_heads();
   const std::vector<int> kv_lens = bench_case.KvLens();
   DecodeSizes sizes;

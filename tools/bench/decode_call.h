@@ -3,6 +3,7 @@
 #define KVFORGE_TOOLS_BENCH_DECODE_CALL_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -14,10 +15,11 @@ namespace kvforge::bench {
 
 class DecodeCall {
  public:
-  // A 0 in `grid` is as the library chooses.
+  // A 0 in `grid` and a missing tile are as the library chooses.
   static absl::StatusOr<DecodeCall> Create(Engine& engine,
                                            const BenchCase& bench_case,
-                                           const DecodeGrid& grid);
+                                           const DecodeGrid& grid,
+                                           const std::optional<Tile>& tile);
 
   absl::Status Run(const AttentionArgs& args, void* stream) const;
   const PreparedKernel& kernel() const { return *kernel_; }

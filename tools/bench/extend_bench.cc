@@ -9,7 +9,8 @@ namespace kvforge::bench {
 
 absl::StatusOr<CaseResult> RunExtendCase(GpuRun& run, const BenchCase& what) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const PreparedKernel> kernel,
-                   run.engine.Prepare(what.Spec()));
+                   run.tile ? run.engine.Prepare(what.Spec(), *run.tile)
+                            : run.engine.Prepare(what.Spec()));
   ASSIGN_OR_RETURN(const CachePool* pool, run.pools.Get(what));
   ASSIGN_OR_RETURN(const std::unique_ptr<AttentionProblem> problem,
                    AttentionProblem::Create(run.engine, *pool, what));

@@ -1,9 +1,11 @@
-// What a run call costs the calling thread, beside a bare cuLaunchKernel.
+// What a run call costs the calling thread, beside a bare cuLaunchKernel of the
+// same kernel.
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <utility>
+#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/extend.h"
 #include "kernels/store.h"
@@ -20,6 +22,8 @@ namespace {
 // Fewer in a row than a stream takes before a launch waits for the GPU.
 constexpr int kLaunches = 200;
 constexpr int kBursts = 25;
+
+constexpr int kCaptureModeThreadLocal = 1;  // of CUstreamCaptureMode
 
 // Host time of `launch`, the GPU idle before each burst.
 absl::StatusOr<Summary> HostMicroseconds(
@@ -39,108 +43,111 @@ absl::StatusOr<Summary> HostMicroseconds(
   return Summarise(std::move(samples));
 }
 
-// The store kernel launched through the driver alone. Of one token whose slot
-// is negative: its source rows are read, but of the cache no argument is looked
-// at.
-class BareStore {
+// The launch that a run call makes, made again through the driver alone: the
+// same kernel, grid and arguments.
+class BareLaunch {
  public:
-  static absl::StatusOr<std::unique_ptr<BareStore>> Load(Engine& engine) {
-    const KvFormat& format = **FindFormat("e4m3_row");
-    ASSIGN_OR_RETURN(
-        const std::shared_ptr<const Entry> entry,
-        engine.Compile(FillSpec(format, 128), engine.gpu(), "cuda"));
-    const ScopedContext context(*engine.device());
+  // `run` queues one kernel on `stream`, which records it instead.
+  static absl::StatusOr<std::unique_ptr<BareLaunch>> Record(
+      DevicePtr device, CuStream stream,
+      const std::function<absl::Status()>& run) {
+    const ScopedContext context(*device);
     RETURN_IF_ERROR(context.status());
-    const DriverApi& api = engine.device()->api();
-    std::unique_ptr<BareStore> bare(new BareStore(engine.device()));
+    const DriverApi& api = device->api();
+    std::unique_ptr<BareLaunch> bare(new BareLaunch(device, stream));
     RETURN_IF_ERROR(
-        api.Check(api.LibraryLoadData(&bare->library_, entry->payload.data(),
-                                      nullptr, nullptr, 0, nullptr, nullptr, 0),
-                  "cuLibraryLoadData"));
-    CuKernel handle = nullptr;
+        api.Check(api.StreamBeginCapture(stream, kCaptureModeThreadLocal),
+                  "cuStreamBeginCapture"));
+    const absl::Status queued = run();
+    RETURN_IF_ERROR(api.Check(api.StreamEndCapture(stream, &bare->graph_),
+                              "cuStreamEndCapture"));
+    RETURN_IF_ERROR(queued);
+    CuGraphNode node = nullptr;
+    size_t num_nodes = 1;
     RETURN_IF_ERROR(api.Check(
-        api.LibraryGetKernel(&handle, bare->library_, entry->symbol.c_str()),
-        "cuLibraryGetKernel"));
-    RETURN_IF_ERROR(api.Check(api.KernelGetFunction(&bare->function_, handle),
-                              "cuKernelGetFunction"));
-    bare->threads_ = static_cast<unsigned>(entry->facts.block_threads);
-    bare->shared_ = static_cast<unsigned>(entry->facts.dynamic_shared_bytes);
-    const int64_t slot = -1;
-    ASSIGN_OR_RETURN(bare->slot_, TargetBuffer::FromHost(engine, &slot, 8));
-    constexpr int kHeadDim = 128;
-    constexpr int kRowBytes = kHeadDim * 2;
-    ASSIGN_OR_RETURN(bare->source_,
-                     TargetBuffer::Allocate(engine, kKvHeads * kRowBytes));
-    RETURN_IF_ERROR(bare->source_.Fill(0));
-    bare->args_.k_src = {bare->source_.as<const unsigned char>(),
-                         kKvHeads * kRowBytes, kRowBytes};
-    bare->args_.k_src.access_bytes = 16;
-    bare->args_.v_src = bare->args_.k_src;
-    bare->args_.slots = bare->slot_.as<const long long>();
-    bare->args_.num_slots = 1;
-    bare->args_.num_tokens = 1;
-    bare->args_.num_kv_heads = kKvHeads;
+        api.GraphGetNodes(bare->graph_, &node, &num_nodes), "cuGraphGetNodes"));
+    RETURN_IF_ERROR(
+        api.Check(api.GraphKernelNodeGetParams(node, &bare->params_),
+                  "cuGraphKernelNodeGetParams"));
+    if (bare->params_.function == nullptr) {
+      RETURN_IF_ERROR(api.Check(
+          api.KernelGetFunction(&bare->params_.function, bare->params_.kernel),
+          "cuKernelGetFunction"));
+    }
     return bare;
   }
 
-  ~BareStore() {
+  ~BareLaunch() {
     const ScopedContext context(*device_);
-    if (library_ != nullptr && context.status().ok()) {
-      device_->api().LibraryUnload(library_);
+    if (graph_ != nullptr && context.status().ok()) {
+      device_->api().GraphDestroy(graph_);
     }
   }
 
-  absl::StatusOr<Summary> Measure(const Engine& engine, CuStream stream) {
-    const ScopedContext context(*device_);
-    RETURN_IF_ERROR(context.status());
+  // A context of the device is current.
+  absl::Status Run() const {
+    const CuKernelNodeParams& p = params_;
     const DriverApi& api = device_->api();
-    void* parameters[] = {&args_};
-    return HostMicroseconds(engine, stream, [&]() -> absl::Status {
-      return api.Check(api.LaunchKernel(function_, 2, 1, 1, threads_, 1, 1,
-                                        shared_, stream, parameters, nullptr),
-                       "cuLaunchKernel");
-    });
+    return api.Check(
+        api.LaunchKernel(p.function, p.grid[0], p.grid[1], p.grid[2],
+                         p.block[0], p.block[1], p.block[2], p.shared_bytes,
+                         stream_, p.parameters, p.extra),
+        "cuLaunchKernel");
   }
 
  private:
-  explicit BareStore(DevicePtr device) : device_(std::move(device)) {}
+  BareLaunch(DevicePtr device, CuStream stream)
+      : device_(std::move(device)), stream_(stream) {}
 
   DevicePtr device_;
-  CuLibrary library_ = nullptr;
-  CuFunction function_ = nullptr;
-  unsigned threads_ = 0;
-  unsigned shared_ = 0;
-  StoreArgs args_ = {};
-  TargetBuffer slot_, source_;
+  CuStream stream_;
+  CuGraph graph_ = nullptr;  // owns what params_ points to
+  CuKernelNodeParams params_ = {};
 };
 
-absl::StatusOr<Summary> MeasureStore(GpuRun& run, const BenchCase& what) {
+// Fills in the times of a run call and of its bare launch.
+absl::Status Measure(GpuRun& run, const std::function<absl::Status()>& call,
+                     CaseResult& result) {
+  const ScopedContext context(*run.engine.device());
+  RETURN_IF_ERROR(context.status());
+  const CuStream stream = run.timer.stream();
+  ASSIGN_OR_RETURN(const std::unique_ptr<BareLaunch> bare,
+                   BareLaunch::Record(run.engine.device(), stream, call));
+  ASSIGN_OR_RETURN(result.row, HostMicroseconds(run.engine, stream,
+                                                [&] { return bare->Run(); }));
+  ASSIGN_OR_RETURN(result.one, HostMicroseconds(run.engine, stream, call));
+  return absl::OkStatus();
+}
+
+absl::Status MeasureStore(GpuRun& run, const BenchCase& what,
+                          CaseResult& result) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const PreparedKernel> kernel,
                    run.engine.Prepare(what.Spec()));
   ASSIGN_OR_RETURN(const std::unique_ptr<StoreProblem> problem,
                    StoreProblem::Create(run.engine, what, 0));
   const StoreArgs args = problem->Args(0);
-  return HostMicroseconds(run.engine, run.timer.stream(), [&] {
-    return RunStore(*kernel, args, run.timer.stream());
-  });
+  return Measure(
+      run, [&] { return RunStore(*kernel, args, run.timer.stream()); }, result);
 }
 
-absl::StatusOr<Summary> MeasureAttention(GpuRun& run, const BenchCase& what) {
+absl::Status MeasureAttention(GpuRun& run, const BenchCase& what,
+                              CaseResult& result) {
   ASSIGN_OR_RETURN(const CachePool* pool, run.pools.Get(what));
   ASSIGN_OR_RETURN(const std::unique_ptr<AttentionProblem> problem,
                    AttentionProblem::Create(run.engine, *pool, what));
   const AttentionArgs args = problem->Args(0);
   if (what.kernel == KernelKind::kDecode) {
     ASSIGN_OR_RETURN(const DecodeCall call,
-                     DecodeCall::Create(run.engine, what, run.grid));
-    return HostMicroseconds(run.engine, run.timer.stream(),
-                            [&] { return call.Run(args, run.timer.stream()); });
+                     DecodeCall::Create(run.engine, what, run.grid, run.tile));
+    return Measure(
+        run, [&] { return call.Run(args, run.timer.stream()); }, result);
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<const PreparedKernel> kernel,
                    run.engine.Prepare(what.Spec()));
-  return HostMicroseconds(run.engine, run.timer.stream(), [&] {
-    return RunExtend(*kernel, {args, what.num_q_heads()}, run.timer.stream());
-  });
+  const ExtendParams params = {args, what.num_q_heads()};
+  return Measure(
+      run, [&] { return RunExtend(*kernel, params, run.timer.stream()); },
+      result);
 }
 
 }  // namespace
@@ -148,14 +155,9 @@ absl::StatusOr<Summary> MeasureAttention(GpuRun& run, const BenchCase& what) {
 absl::StatusOr<CaseResult> RunLaunchCase(GpuRun& run, const BenchCase& what) {
   CaseResult result;
   result.name = what.Name();
-  ASSIGN_OR_RETURN(const std::unique_ptr<BareStore> bare,
-                   BareStore::Load(run.engine));
-  ASSIGN_OR_RETURN(result.row, bare->Measure(run.engine, run.timer.stream()));
-  if (what.kernel == KernelKind::kStore) {
-    ASSIGN_OR_RETURN(result.one, MeasureStore(run, what));
-  } else {
-    ASSIGN_OR_RETURN(result.one, MeasureAttention(run, what));
-  }
+  RETURN_IF_ERROR(what.kernel == KernelKind::kStore
+                      ? MeasureStore(run, what, result)
+                      : MeasureAttention(run, what, result));
   result.detail = absl::StrFormat("%.2f us over a bare launch",
                                   result.one.median - result.row.median);
   return result;

@@ -39,13 +39,15 @@ struct GpuRun {
   Engine& engine;
   Timer& timer;
   PoolCache& pools;
-  DecodeGrid grid;  // of decode; a 0 in it is as the library chooses
+  DecodeGrid grid;           // of decode; a 0 in it is as the library chooses
+  std::optional<Tile> tile;  // of decode and extend; else the selector's
 };
 
 absl::StatusOr<CaseResult> RunDecodeCase(GpuRun& run, const BenchCase& what);
 absl::StatusOr<CaseResult> RunExtendCase(GpuRun& run, const BenchCase& what);
 absl::StatusOr<CaseResult> RunStoreCase(GpuRun& run, const BenchCase& what);
-// `one`: host microseconds of our run call; `row`: of a bare cuLaunchKernel.
+// `one`: host microseconds of our run call; `row`: of a bare cuLaunchKernel of
+// the same kernel, grid and arguments.
 absl::StatusOr<CaseResult> RunLaunchCase(GpuRun& run, const BenchCase& what);
 
 // `one`: processor microseconds from SPEC to text, `row`: from text to cubin,

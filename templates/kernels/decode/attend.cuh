@@ -3,6 +3,7 @@
 #define KVFORGE_TEMPLATES_KERNELS_DECODE_ATTEND_CUH_
 
 #include "kernels/decode/queries.cuh"
+#include "kernels/decode/stage.cuh"
 #include "ops/custom_mask.cuh"
 
 namespace kvforge::kernels {
@@ -154,34 +155,28 @@ __device__ __forceinline__ void BlockWeights(const float (&p)[4],
   weights[1] = arch::MoveMatrix(spec::ValueOperand::Pack(w[2], w[3]));
 }
 
-// Tells the producer that this warp needs its piece of a stage no more.
-__device__ __forceinline__ void ReleasePiece(u32 free, int lane) {
-  arch::WarpSync();
-  if (lane == 0) arch::MbarrierArrive(free);
+// Tells the producer that this thread needs its warp's piece of a stage no
+// more.
+__device__ __forceinline__ void ReleasePiece(u32 free) {
+  arch::MbarrierArrive(free);
 }
 
-// Attends to the 16 keys group_key .. + 15 in shared memory at `piece`, of
-// which `readable` were copied, and releases the piece at the barrier `free`.
-__device__ __forceinline__ void AttendGroup(u32 shared, u32 piece, u32 free,
-                                            int group_key,
-                                            ops::KeyRange readable,
-                                            const ops::CustomMask& mask,
-                                            int lane, DecodeState& state) {
+// Attends to the 16 keys group_key .. + 15 in shared memory, of which
+// `readable` were copied, and releases the piece at the barrier `free`.
+__device__ __forceinline__ void AttendGroup(
+    u32 shared, const ops::GroupPlace& k_group, const ops::GroupPlace& v_group,
+    u32 free, int group_key, ops::KeyRange readable,
+    const ops::CustomMask& mask, int lane, DecodeState& state) {
   using Shape = DecodeShape;
   using KeyRun = ops::KeyRun<KSide, spec::kHeadDim>;
   using ValueRun = ops::ValueRun<VSide, spec::kValueDim>;
   constexpr int kRowTiles = Shape::kRowTiles;
   const int g = lane / 4;
   const int t = lane % 4;
-  const u32 k_group = piece;
-  const u32 v_group = piece + Shape::KGroup::kBytes;
-  const u32 k_scales = k_group + Shape::KGroup::kBlockScales;
   const auto load_keys = [&](int run, int part, KeyRun(&keys)[2]) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      keys[i].Load(k_group + (g + 8 * i) * Shape::KGroup::kCodePitch,
-                   k_scales + (g + 8 * i) * Shape::KGroup::kBlockScalePitch,
-                   run, part, t);
+      keys[i].Load(k_group, g + 8 * i, run, part, t);
     }
   };
 
@@ -278,7 +273,7 @@ __device__ __forceinline__ void AttendGroup(u32 shared, u32 piece, u32 free,
   }
 
   if constexpr (Shape::kLoadAhead) {
-    ReleasePiece(free, lane);
+    ReleasePiece(free);
   } else {
     load_terms();
   }
@@ -371,7 +366,7 @@ __device__ __forceinline__ void AttendGroup(u32 shared, u32 piece, u32 free,
       }
     }
   }
-  if constexpr (!Shape::kLoadAhead) ReleasePiece(free, lane);
+  if constexpr (!Shape::kLoadAhead) ReleasePiece(free);
 }
 
 }  // namespace kvforge::kernels

@@ -27,10 +27,11 @@ struct HeadSplit {
   int heads;   // kv heads of a unit
   int parts;   // warps of a kv head
   int blocks;  // units side by side over the kv heads
-  // Producers of a side that share a step; the others take the steps between.
+  // Producers of a side that share a step where they copy rows; the others take
+  // the steps between.
   int team;
 
-  __device__ __forceinline__ explicit HeadSplit(const AttentionArgs& args)
+  __device__ __forceinline__ explicit HeadSplit(const DecodeArgs& args)
       : shift(DecodeShape::kQueryInShared ? 0 : args.heads_per_block_log2),
         heads(1 << shift),
         parts(spec::kWarps >> shift),
@@ -43,6 +44,11 @@ struct HeadSplit {
     return warp & (heads - 1);
   }
   __device__ __forceinline__ int Part(int warp) const { return warp >> shift; }
+  // x / parts
+  __device__ __forceinline__ int ByParts(int x) const {
+    if constexpr ((spec::kWarps & (spec::kWarps - 1)) != 0) return x / parts;
+    return (x << shift) / spec::kWarps;
+  }
 };
 
 // The keys that some query token of a sequence sees.
@@ -79,12 +85,19 @@ struct SequenceWork {
     units = row_tiles * split.blocks;
     const ops::KeyRange keys = SequenceKeys(kv_len > 0 ? kv_len : 0, q_len);
     const int groups = EndGroup(args, keys) - FirstGroup(keys);
-    steps = groups > split.parts ? (groups + split.parts - 1) / split.parts : 1;
+    steps = groups > split.parts ? split.ByParts(groups + split.parts - 1) : 1;
   }
   __device__ __forceinline__ i64 All() const {
     return static_cast<i64>(units) * steps;
   }
 };
+
+// a / b, both positive: 32 bits nearly always do, at a third of the time. Once
+// in the text: what runs once a block costs the fetch of its instructions.
+__device__ __noinline__ i64 Divide(i64 a, i64 b) {
+  if ((a | b) >> 32 == 0) return static_cast<u32>(a) / static_cast<u32>(b);
+  return a / b;
+}
 
 __device__ __forceinline__ i64 ShuffleFrom(i64 x, int lane) {
   const u32 low = arch::ShuffleFrom(static_cast<u32>(x), lane);
@@ -95,9 +108,10 @@ __device__ __forceinline__ i64 ShuffleFrom(i64 x, int lane) {
 // What the whole launch has to do, and a block's share of it.
 struct DecodePlan {
   i64 total;
-  i64 chunk;  // steps of one block, 1 at least
+  i64 chunk;           // steps of one block, 1 at least
+  SequenceWork first;  // of sequence `lane`, where there is one
 
-  // All lanes of a warp; every warp finds the same.
+  // All lanes of a warp.
   __device__ __forceinline__ DecodePlan(const AttentionArgs& args,
                                         const HeadSplit& split, int lane) {
     total = 0;
@@ -106,26 +120,35 @@ struct DecodePlan {
 #pragma unroll 4
     for (int batch = lane; batch < args.batch; batch += 32) {
       const SequenceWork work(args, split, batch);
+      if (batch == lane) first = work;
       if (work.units == 0) continue;
       total += work.All();
       fewest = work.steps < fewest ? work.steps : fewest;
       most = work.steps > most ? work.steps : most;
     }
-#pragma unroll
-    for (int mask = 1; mask < 32; mask *= 2) {
+    // Lanes of no sequence have nothing to add.
+#pragma unroll 1
+    for (int mask = 1; mask < 32 && mask < args.batch; mask *= 2) {
       total += ShuffleFrom(total, lane ^ mask);
       const int other_fewest = arch::ShuffleXor(fewest, mask);
       fewest = other_fewest < fewest ? other_fewest : fewest;
       const int other_most = arch::ShuffleXor(most, mask);
       most = other_most > most ? other_most : most;
     }
+    total = ShuffleFrom(total, 0);
+    fewest = arch::ShuffleFrom(fewest, 0);
+    most = arch::ShuffleFrom(most, 0);
     const i64 blocks = arch::BlockCount();
-    chunk = (total + blocks - 1) / blocks;
+    chunk = Divide(total + blocks - 1, blocks);
     if (chunk < 1) chunk = 1;
     if (fewest == most) {
-      const i64 parts = chunk < most ? most / chunk : 1;
-      const i64 units = (chunk + most - 1) / most;
-      const i64 even = chunk < most ? (most + parts - 1) / parts : units * most;
+      i64 even;
+      if (chunk < most) {
+        const i64 parts = Divide(most, chunk);
+        even = Divide(most + parts - 1, parts);
+      } else {
+        even = Divide(chunk + most - 1, most) * most;
+      }
       if (even - chunk <= chunk / 16) chunk = even;
     }
   }
@@ -161,14 +184,15 @@ struct SegmentWalk {
     i64 before = 0;  // steps of the sequences of earlier rounds
     for (int first = 0;; first += 32) {
       i64 mine = 0;
-      SequenceWork work;
-      if (first + lane < args.batch) {
+      SequenceWork work = plan.first;
+      if (first > 0 && first + lane < args.batch) {
         work = SequenceWork(args, split, first + lane);
-        mine = work.All();
       }
+      if (first + lane < args.batch) mine = work.All();
       i64 through = mine;  // of this lane's sequence and those before it
-#pragma unroll
-      for (int distance = 1; distance < 32; distance *= 2) {
+#pragma unroll 1
+      for (int distance = 1; distance < 32 && distance < args.batch;
+           distance *= 2) {
         const i64 other = ShuffleFrom(through, (lane - distance) & 31);
         if (lane >= distance) through += other;
       }
@@ -176,15 +200,16 @@ struct SegmentWalk {
       const bool here = offset >= 0 && offset < mine;
       if (arch::WarpAny(here)) {
         int owner = here ? lane : 0;
-#pragma unroll
-        for (int mask = 1; mask < 32; mask *= 2) {
+#pragma unroll 1
+        for (int mask = 1; mask < 32 && mask < args.batch; mask *= 2) {
           owner |= arch::ShuffleXor(owner, mask);
         }
+        owner = arch::ShuffleFrom(owner, 0);
         batch = first + owner;
         units = arch::ShuffleFrom(work.units, owner);
         steps = arch::ShuffleFrom(work.steps, owner);
         const i64 inside = ShuffleFrom(offset, owner);
-        unit = static_cast<int>(inside / steps);
+        unit = static_cast<int>(Divide(inside, steps));
         step = static_cast<int>(inside - static_cast<i64>(unit) * steps);
         return;
       }
@@ -215,6 +240,50 @@ struct SegmentWalk {
   }
   __device__ __forceinline__ int FirstRow(const HeadSplit& split) const {
     return unit / split.blocks * spec::kBlockM;
+  }
+};
+
+// What a block does, found by one warp and passed on through shared memory.
+struct BlockShare {
+  SegmentWalk segment;  // the block's first
+  i64 chunk;            // DecodePlan::chunk
+
+  // Lane 0's; `at`: kShareBytes of shared memory, 16-byte aligned.
+  __device__ __forceinline__ void Store(u32 at) const {
+    const auto word = [](i64 x, int half) {
+      return static_cast<u32>(x >> (32 * half));
+    };
+    U32x4 words[3];
+    words[0].v[0] = word(segment.position, 0);
+    words[0].v[1] = word(segment.position, 1);
+    words[0].v[2] = word(segment.left, 0);
+    words[0].v[3] = word(segment.left, 1);
+    words[1].v[0] = word(chunk, 0);
+    words[1].v[1] = word(chunk, 1);
+    words[1].v[2] = static_cast<u32>(segment.batch);
+    words[1].v[3] = static_cast<u32>(segment.units);
+    words[2].v[0] = static_cast<u32>(segment.steps);
+    words[2].v[1] = static_cast<u32>(segment.unit);
+    words[2].v[2] = static_cast<u32>(segment.step);
+    words[2].v[3] = 0;
+#pragma unroll
+    for (int i = 0; i < 3; ++i) arch::StoreShared(at + 16 * i, words[i]);
+  }
+  __device__ __forceinline__ void Load(u32 at) {
+    const auto join = [](u32 low, u32 high) {
+      return static_cast<i64>(static_cast<u64>(high) << 32 | low);
+    };
+    U32x4 words[3];
+#pragma unroll
+    for (int i = 0; i < 3; ++i) words[i] = arch::LoadShared<U32x4>(at + 16 * i);
+    segment.position = join(words[0].v[0], words[0].v[1]);
+    segment.left = join(words[0].v[2], words[0].v[3]);
+    chunk = join(words[1].v[0], words[1].v[1]);
+    segment.batch = static_cast<int>(words[1].v[2]);
+    segment.units = static_cast<int>(words[1].v[3]);
+    segment.steps = static_cast<int>(words[2].v[0]);
+    segment.unit = static_cast<int>(words[2].v[1]);
+    segment.step = static_cast<int>(words[2].v[2]);
   }
 };
 

@@ -12,14 +12,54 @@ namespace kvforge::kernels {
 __device__ __forceinline__ u32 QueryFragment(u32 shared, int part, int row_tile,
                                              int step, int lane) {
   const int tile = part * DecodeShape::kRowTiles + row_tile;
-  return shared + ((tile * DecodeShape::KOrder::kSteps + step) * 32 + lane) * 8;
+  return shared + DecodeShape::kQuery +
+         ((tile * DecodeShape::KOrder::kSteps + step) * 32 + lane) * 8;
 }
 
+// A row of 16-bit elements to operands in registers, where its words wait until
+// its power of two is known.
+template <class Shape>
+__device__ __forceinline__ ops::PowerOfTwo LoadQueryRow(
+    const u8* values, int t, u32 (&q)[Shape::KOrder::kSteps][2]) {
+  using Element = spec::QueryElement;
+  using Order = typename Shape::KOrder;
+  static_assert(Element::kBytes == 2 && Shape::kQueryParts == 1);
+#pragma unroll
+  for (int step = 0; step < Order::kSteps; ++step) {
+    ops::LoadQueryWords<Element, Order>(values, step, t, q[step]);
+  }
+  ops::PowerOfTwo scale = {1.0f, 1.0f};
+  if constexpr (spec::kScaleQueryRows) {
+    float amax = 0;
+#pragma unroll
+    for (int step = 0; step < Order::kSteps; ++step) {
+      float x[4];
+      ops::QueryValues<Element, Order>(q[step], x);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) amax = arch::Max(amax, arch::Abs(x[i]));
+    }
+    scale = ops::Normalizer(ops::RowAmax(amax));
+  }
+#pragma unroll
+  for (int step = 0; step < Order::kSteps; ++step) {
+    float x[4];
+    u32 words[Shape::kQueryParts][2];
+    ops::QueryValues<Element, Order>(q[step], x);
+    ops::QueryOperands<Element, spec::ScoreOperand, KSide::kChannelScale>(
+        x, scale.factor, words);
+    q[step][0] = words[0][0];
+    q[step][1] = words[0][1];
+  }
+  return scale;
+}
+
+// Shape: DecodeShape. As a parameter, so that only one way is compiled.
+template <class Shape>
 __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
                                             const ops::Sequence& sequence,
                                             int row0, u32 shared, int warp,
                                             int g, int t, DecodeState& state) {
-  using Shape = DecodeShape;
+  using Order = typename Shape::KOrder;
   const float uniform = spec::ScoreUniform(args, sequence.kv_head);
 #pragma unroll
   for (int r = 0; r < Shape::kRowTiles; ++r) {
@@ -29,20 +69,15 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
                                    args.k, sequence.kv_head)
                              : nullptr};
     ops::PowerOfTwo scale = {1.0f, 1.0f};
-    if constexpr (spec::kScaleQueryRows) {
-      scale = ops::Normalizer(
-          ops::QueryAmax<spec::QueryElement, Shape::KOrder>(row, t));
-    }
     float q_sum = 0;
-    if constexpr (KSide::kRowMinimum) {
-      q_sum = ops::QuerySum<spec::QueryElement, Shape::KOrder>(row, t,
-                                                               scale.factor);
-    }
     if constexpr (Shape::kQueryInShared) {
-      for (int step = warp; step < Shape::KOrder::kSteps;
-           step += spec::kWarps) {
+      if constexpr (spec::kScaleQueryRows) {
+        scale =
+            ops::Normalizer(ops::QueryAmax<spec::QueryElement, Order>(row, t));
+      }
+      for (int step = warp; step < Order::kSteps; step += spec::kWarps) {
         u32 parts[Shape::kQueryParts][2];
-        ops::QueryStep<spec::QueryElement, spec::ScoreOperand, Shape::KOrder>(
+        ops::QueryStep<spec::QueryElement, spec::ScoreOperand, Order>(
             row, step, t, scale.factor, parts);
 #pragma unroll
         for (int part = 0; part < Shape::kQueryParts; ++part) {
@@ -54,14 +89,10 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
         }
       }
     } else {
-#pragma unroll
-      for (int step = 0; step < Shape::KOrder::kSteps; ++step) {
-        u32 words[Shape::kQueryParts][2];
-        ops::QueryStep<spec::QueryElement, spec::ScoreOperand, Shape::KOrder>(
-            row, step, t, scale.factor, words);
-        state.q[r][step][0] = words[0][0];
-        state.q[r][step][1] = words[0][1];
-      }
+      scale = LoadQueryRow<Shape>(row.values, t, state.q[r]);
+    }
+    if constexpr (KSide::kRowMinimum) {
+      q_sum = ops::QuerySum<spec::QueryElement, Order>(row, t, scale.factor);
     }
 #pragma unroll
     for (int c = 0; c < 2; ++c) {

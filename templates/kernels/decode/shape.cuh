@@ -50,26 +50,46 @@ struct DecodeShape {
   static constexpr int kQueryBytes =
       kQueryInShared ? kQueryParts * spec::kBlockM * spec::kHeadDim * 2 : 0;
 
-  // A stage holds 16 keys of K and V for each consumer warp.
-  static constexpr int kPieceBytes = KGroup::kBytes + VGroup::kBytes;
-  static constexpr int kStageBytes = spec::kWarps * kPieceBytes;
+  // A stage holds 16 keys of K and V for each consumer warp: the warps' codes
+  // of K, then of V, each from a multiple of 1024 bytes on, as the swizzle of
+  // tensor copies needs them. The scales of all stages follow: of a stage the
+  // warps' row scales of K, of V, then their block scales.
+  static constexpr int kKCodesBytes =
+      (spec::kWarps * KGroup::kCodesBytes + 1023) / 1024 * 1024;
+  static constexpr int kVCodesBytes =
+      (spec::kWarps * VGroup::kCodesBytes + 1023) / 1024 * 1024;
+  static constexpr int kStageBytes = kKCodesBytes + kVCodesBytes;
+  static constexpr int kVRowScales = spec::kWarps * KGroup::kBlockScales;
+  static constexpr int kKBlockScales =
+      kVRowScales + spec::kWarps * VGroup::kBlockScales;
+  static constexpr int kVBlockScales =
+      kKBlockScales +
+      spec::kWarps * (KGroup::kScaleBytes - KGroup::kBlockScales);
+  static constexpr int kStageScaleBytes =
+      spec::kWarps * (KGroup::kScaleBytes + VGroup::kScaleBytes);
 
   // The warps' partial rows meet here, so many tiles of 16 channels at a time:
-  // f32 channels, then max2, ref2, sum and a pad.
-  static constexpr int kRoundTiles = kMTiles < 4 ? kMTiles : 4;
-  static constexpr int kExchangeRowBytes = kRoundTiles * 64 + 16;
+  // of each tile of 8 rows pairs of f32 channels, padded so that a row's lie in
+  // all banks, then max2, ref2, sum and a pad a row.
+  static constexpr int kRoundTiles = 4;
+  static constexpr int kExchangePitch = 264;
+  static constexpr int kExchangeTileBytes =
+      2 * kRoundTiles * kExchangePitch + 8 * 16;
   static constexpr int kExchangeBytes =
-      spec::kWarps * spec::kBlockM * kExchangeRowBytes;
+      spec::kWarps * kRowTiles * kExchangeTileBytes;
+  static_assert(kMTiles >= kRoundTiles);
 
-  // Bytes from the start of shared memory.
-  static constexpr int kPipeline = kQueryBytes;
-  static constexpr int kExchange = kPipeline + spec::kStages * kStageBytes;
+  // Bytes from the start of shared memory, where the stages are.
+  static constexpr int kScales = spec::kStages * kStageBytes;
+  static constexpr int kQuery = kScales + spec::kStages * kStageScaleBytes;
+  static constexpr int kExchange = kQuery + kQueryBytes;
   // What a piece holds: its first key, then the keys of the sequence that may
   // be read, from and to; 16 bytes a stage and warp.
   static constexpr int kNotes = kExchange + kExchangeBytes;
   static constexpr int kArrivals = kNotes + 16 * spec::kStages * spec::kWarps;
   // Two barriers a stage: filled, and free again.
-  static constexpr int kBarriers = kArrivals + 16;
+  static constexpr int kShare = kArrivals + 16;
+  static constexpr int kBarriers = kShare + 48;
   static constexpr int kSharedBytes = kBarriers + 16 * spec::kStages;
 
   static_assert(spec::kBlockN == 16 * spec::kWarps);

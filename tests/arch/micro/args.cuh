@@ -3,6 +3,7 @@
 #define KVFORGE_TESTS_ARCH_MICRO_ARGS_CUH_
 
 #include "arch/select.cuh"
+#include "kernels/tensor_map.h"
 
 namespace kvforge {
 
@@ -10,6 +11,7 @@ struct MicroArgs {
   const unsigned* in;
   unsigned* out;
   int n;
+  TensorMap map;  // of `in`, where the case has a box
 };
 
 __device__ __forceinline__ u32 In(const MicroArgs& args, int word) {

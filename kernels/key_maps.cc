@@ -1,0 +1,133 @@
+#include "kernels/key_maps.h"
+
+#include <cstdint>
+#include <optional>
+
+#include "runtime/base/status_macros.h"
+#include "runtime/tensor_map.h"
+
+namespace kvforge {
+namespace {
+
+constexpr int kGroupKeys = 16;
+constexpr int kStrideUnit = 16;
+constexpr int64_t kMaxStride = (int64_t{1} << 40) - kStrideUnit;
+// Pages are not counted: those that the page table names exist.
+constexpr unsigned kAnyPages = 0x7fffffff;
+
+// Bytes of the lines that rows are cut into (templates/ops/key_tile.cuh); 0
+// where a row has other bytes and is no box.
+int LineBytes(int code_bytes) {
+  if (code_bytes % 128 == 0) return 128;
+  if (code_bytes % 64 == 0) return 64;
+  // An odd number of 16-byte units needs no swizzle.
+  return code_bytes % 16 == 0 && code_bytes / 16 % 2 == 1 ? code_bytes : 0;
+}
+
+// Of a dimension of `size`: along one of a single element nothing moves.
+bool SetStride(int64_t stride, int64_t size, unsigned long long& to) {
+  to = size == 1 ? kStrideUnit : stride;
+  return size == 1 ||
+         (stride > 0 && stride <= kMaxStride && stride % kStrideUnit == 0);
+}
+
+// Boxes of the codes of one side; nullopt where tensor copies cannot read them.
+std::optional<TensorBox> BoxOfCodes(const KernelSpec& spec,
+                                    const CacheView& view, int code_bytes,
+                                    int num_kv_heads) {
+  const int line = LineBytes(code_bytes);
+  if (line == 0 || view.code_bytes < kStrideUnit) return std::nullopt;
+  const unsigned lines = code_bytes / line;
+  const unsigned page_size = spec.page_size;
+  const unsigned heads = num_kv_heads;
+  TensorBox box = {
+      .base = view.codes.base,
+      .sizes = {static_cast<unsigned>(line), page_size, lines, heads,
+                kAnyPages},
+      .box = {static_cast<unsigned>(line), kGroupKeys, lines, 1, 1},
+      .swizzle_bytes = line == 128 || line == 64 ? line : 0};
+  if (!SetStride(view.codes.slot_stride, page_size, box.strides[0]) ||
+      !SetStride(line, lines, box.strides[1]) ||
+      !SetStride(view.codes.head_stride, heads, box.strides[2]) ||
+      !SetStride(view.codes.page_stride, kAnyPages, box.strides[3])) {
+    return std::nullopt;
+  }
+  return box;
+}
+
+// Of its row scales, for `heads` kv heads at a time.
+std::optional<TensorBox> BoxOfRowScales(const KernelSpec& spec,
+                                        const KvFormat& format,
+                                        const CacheView& view, int num_kv_heads,
+                                        unsigned heads) {
+  constexpr unsigned kBytes = 4;  // of a scale
+  const StridedBytes& plane = view.row_scale;
+  if (format.RowScaleBytes() != kBytes || spec.sparse_block > 0 ||
+      reinterpret_cast<uintptr_t>(plane.base) % kStrideUnit != 0) {
+    return std::nullopt;
+  }
+  const unsigned page_size = spec.page_size;
+  const unsigned all_heads = num_kv_heads;
+  TensorBox box = {.base = plane.base};
+  bool fits;
+  // What a copy writes starts at a multiple of 128 bytes, and so do its
+  // neighbours in the stage.
+  if (plane.head_stride <= plane.slot_stride) {
+    box.sizes[0] = kBytes * all_heads;
+    box.sizes[1] = page_size;
+    box.box[0] = kBytes * heads;
+    box.box[1] = kGroupKeys;
+    fits = heads >= 4 && plane.head_stride == kBytes &&
+           SetStride(plane.slot_stride, page_size, box.strides[0]);
+  } else {
+    box.sizes[0] = kBytes * page_size;
+    box.sizes[1] = all_heads;
+    box.box[0] = kBytes * kGroupKeys;
+    box.box[1] = heads;
+    fits = heads >= 2 && plane.slot_stride == kBytes &&
+           SetStride(plane.head_stride, all_heads, box.strides[0]);
+  }
+  for (int i = 2; i < 4; ++i) {
+    box.sizes[i] = box.box[i] = 1;
+    box.strides[i - 1] = kStrideUnit;
+  }
+  box.sizes[4] = kAnyPages;
+  box.box[4] = 1;
+  if (!fits || !SetStride(plane.page_stride, kAnyPages, box.strides[3])) {
+    return std::nullopt;
+  }
+  return box;
+}
+
+}  // namespace
+
+absl::Status FillKeyMaps(const PreparedKernel& decode, DecodeArgs& args) {
+  args.boxes = 0;
+  const KernelSpec& spec = decode.spec();
+  if (spec.page_size % kGroupKeys != 0 || !decode.has_tensor_copies()) {
+    return absl::OkStatus();
+  }
+  const auto fill = [&](const std::optional<TensorBox>& box, int bit,
+                        TensorMap& map) -> absl::Status {
+    if (!box) return absl::OkStatus();
+    args.boxes |= bit;
+    return decode.EncodeTensorMap(*box, map);
+  };
+  const unsigned heads = 1u << args.heads_per_block_log2;
+  RETURN_IF_ERROR(
+      fill(BoxOfCodes(spec, args.k, spec.k_format->CodeBytes(spec.head_dim),
+                      args.num_kv_heads),
+           kBoxesOfK, args.k_map));
+  RETURN_IF_ERROR(
+      fill(BoxOfCodes(spec, args.v, spec.v_format->CodeBytes(spec.v_head_dim),
+                      args.num_kv_heads),
+           kBoxesOfV, args.v_map));
+  RETURN_IF_ERROR(fill(
+      BoxOfRowScales(spec, *spec.k_format, args.k, args.num_kv_heads, heads),
+      kBoxesOfKScales, args.k_scale_map));
+  return fill(
+      BoxOfRowScales(spec, *spec.v_format, args.v, args.num_kv_heads, heads),
+      kBoxesOfVScales, args.v_scale_map);
+}
+
+}  // namespace kvforge

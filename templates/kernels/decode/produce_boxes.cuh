@@ -1,0 +1,213 @@
+// Decode's producers where the GPU has tensor copies: one instruction copies
+// the codes of a piece, a box of 16 slots of one page and kv head, and one the
+// row scales of the unit's heads for 16 slots. Lane w of a producer looks after
+// the piece of consumer warp w. What tensor copies cannot read (args.boxes)
+// comes by asynchronous copies of all lanes; so do groups that are not read
+// whole, whose other rows must be zeros.
+#ifndef KVFORGE_TEMPLATES_KERNELS_DECODE_PRODUCE_BOXES_CUH_
+#define KVFORGE_TEMPLATES_KERNELS_DECODE_PRODUCE_BOXES_CUH_
+
+#include "kernels/decode/producer.cuh"
+#include "ops/key_copier.cuh"
+
+namespace kvforge::kernels {
+
+// Whether a side's row scales, too, can come by tensor copies: a box of 16
+// slots of the unit's heads, which share their pages.
+template <class Side>
+inline constexpr bool kBoxesOfScales =
+    Side::kRowScale && !Side::kRowMinimum && spec::kSparseBlock == 0;
+
+// What one lane knows of its warp's piece of a step.
+struct PieceKeys {
+  ops::GroupOfKeys group;
+  int head;
+  int page;   // that holds the group
+  u32 valid;  // bit i: key i of the group is read
+};
+
+// One producer's copies of one side, for all segments of the block.
+template <class Side, int kDim, bool kSideK>
+__device__ __forceinline__ void ProduceBoxes(const DecodeArgs& args,
+                                             const HeadSplit& split,
+                                             const SegmentWalk& first,
+                                             u32 shared, int producer,
+                                             int lane) {
+  using Shape = DecodeShape;
+  using Group = ops::KeyGroup<Side, kDim>;
+  constexpr bool kNarrowBlocks =
+      Side::kBlock > 0 &&
+      (Group::kBlockScaleBytes == 4 || Group::kBlockScaleBytes == 8);
+  constexpr int kBlockBytes = kNarrowBlocks ? Group::kBlockScaleBytes : 4;
+  const CacheView& view = kSideK ? args.k : args.v;
+  const TensorMap& map = kSideK ? args.k_map : args.v_map;
+  const TensorMap& scale_map = kSideK ? args.k_scale_map : args.v_scale_map;
+  const bool boxes = (args.boxes & (kSideK ? kBoxesOfK : kBoxesOfV)) != 0;
+  const bool scale_boxes =
+      (args.boxes & (kSideK ? kBoxesOfKScales : kBoxesOfVScales)) != 0;
+  const RowScaleOrder<kSideK> order(args, split);
+  const auto place = [&](int stage, int warp) {
+    return PieceSide<kSideK>(shared, stage, warp, order.Offset(split, warp),
+                             order.pitch);
+  };
+  const bool narrow_blocks =
+      kNarrowBlocks && view.block_scale_bytes >= kBlockBytes;
+  // Runs of heads whose scales are copied at once.
+  const int shift = spec::kSparseBlock > 0 ? 0 : split.shift;
+  ops::NarrowRows<Side::kRowMinimum ? 8 : 4, 4> row_scales;
+  ops::NarrowRows<kBlockBytes, kBlockBytes> block_scales;
+  if constexpr (Side::kRowScale) {
+    row_scales.Start(view.row_scale, shift, order.head_pitch, order.pitch,
+                     lane);
+  }
+  if constexpr (kNarrowBlocks) {
+    block_scales.Start(view.block_scale, shift,
+                       Group::kScaleBytes - Group::kBlockScales,
+                       Group::kBlockScalePitch, lane);
+  }
+  const int part = lane >> split.shift;
+  int turn = producer;  // steps until this producer's next
+
+  Producer state;
+  state.segment = first;
+  Stage stage;
+  bool used = false;  // the stage was filled before
+#pragma unroll 1
+  for (; !state.segment.Done(); state.segment.Next(args, split)) {
+    state.Enter(args, split);
+    const int end = state.segment.EndStep();
+#pragma unroll 1
+    for (; state.step < end; ++state.step) {
+      if (turn > 0) {
+        --turn;
+        stage.Next();
+        used |= stage.index == 0;
+        continue;
+      }
+      turn = Shape::kSideProducers - 1;
+
+      const int unit = state.first_unit + state.step * split.parts;
+      PieceKeys mine = {{0, {0, 0}}, state.first_head, 0, 0};
+      if (lane < spec::kWarps) {
+        mine.head += split.Head(lane);
+        mine.group = state.Keys(args, unit + part, mine.head);
+        mine.valid = ops::ValidRows(mine.group.group * ops::kGroupKeys,
+                                    mine.group.keys.first, mine.group.keys.end);
+      }
+      const int key = mine.group.group * ops::kGroupKeys;
+      if constexpr (spec::kCustomMask) {
+#pragma unroll 1
+        for (int warp = 0; warp < spec::kWarps; ++warp) {
+          const int group_key = arch::ShuffleFrom(key, warp);
+          if (!arch::WarpAny(lane == warp && mine.valid != 0)) continue;
+          const u32 picked = state.mask.Any16(
+              state.first_token, state.last_token, group_key, lane);
+          if (lane == warp) mine.valid &= picked;
+        }
+      }
+      const int entry = key / spec::kPageSize;
+      if constexpr (spec::kSparseBlock > 0) {
+        if (mine.valid != 0) {
+          mine.page = arch::LoadGlobal<int>(state.table + entry);
+        }
+      } else {
+        const int first_entry = unit * ops::kGroupKeys / spec::kPageSize;
+        state.window.Move(state.table, first_entry, state.end_entry, lane);
+        mine.page = state.window.Page(mine.valid != 0 ? entry : first_entry);
+      }
+
+      const u32 filled = FilledBarrier(shared, stage.index);
+      if (used) {
+        arch::MbarrierWait(FreeBarrier(shared, stage.index), stage.parity ^ 1);
+      }
+      if (kSideK && lane < spec::kWarps) {
+        NotePiece(shared, stage.index, lane, mine.group);
+      }
+      const bool full = mine.valid == 0xffffu;
+      const bool whole = boxes && full;
+      if (whole) {
+        const int at[5] = {0, key % spec::kPageSize, 0, mine.head, mine.page};
+        arch::ExpectBytes(filled, Group::kCodesBytes);
+        arch::TensorCopy(place(stage.index, lane).codes, map, at, filled);
+      }
+      bool copies_rows = Side::kRowScale && mine.valid != 0;
+      if constexpr (kBoxesOfScales<Side>) {
+        if (scale_boxes && full) {
+          copies_rows = false;
+          // The first head's lane, for all heads of the part.
+          if (split.Head(lane) == 0) {
+            const int slot = key % spec::kPageSize;
+            const int at[5] = {4 * (order.heads_inside ? mine.head : slot),
+                               order.heads_inside ? slot : mine.head, 0, 0,
+                               mine.page};
+            arch::ExpectBytes(filled, Group::kBlockScales << split.shift);
+            arch::TensorCopy(place(stage.index, lane).row_scales, scale_map, at,
+                             filled);
+          }
+        }
+      }
+      const bool copies_blocks = narrow_blocks && mine.valid != 0;
+      if (arch::WarpAny(copies_rows || copies_blocks)) {
+#pragma unroll 2
+        for (int warp = 0; warp < spec::kWarps; warp += 1 << shift) {
+          const u32 valid = arch::ShuffleFrom(mine.valid, warp);
+          const int page = arch::ShuffleFrom(mine.page, warp);
+          const int slot = arch::ShuffleFrom(key, warp) % spec::kPageSize;
+          const int head = arch::ShuffleFrom(mine.head, warp);
+          if (valid == 0) continue;
+          const ops::GroupPlace to = place(stage.index, warp);
+          const auto offset = [&](const StridedBytes& plane) {
+            return page * plane.page_stride + slot * plane.slot_stride +
+                   head * plane.head_stride;
+          };
+          if constexpr (Side::kRowScale) {
+            if (!scale_boxes || valid != 0xffffu) {
+              row_scales.Copy(offset(view.row_scale), to.row_scales, shift,
+                              valid, lane);
+            }
+          }
+          if constexpr (kNarrowBlocks) {
+            if (narrow_blocks) {
+              block_scales.Copy(offset(view.block_scale), to.block_scales,
+                                shift, valid, lane);
+            }
+          }
+        }
+      }
+      const bool other_scales = Side::kBlock > 0 && !narrow_blocks;
+      const bool rest = mine.valid != 0 && (!whole || other_scales);
+      if (arch::WarpAny(rest)) {
+#pragma unroll 1
+        for (int warp = 0; warp < spec::kWarps; ++warp) {
+          const u32 valid = arch::ShuffleFrom(mine.valid, warp);
+          const int group_key = arch::ShuffleFrom(key, warp);
+          const int head = arch::ShuffleFrom(mine.head, warp);
+          const int keys_first = arch::ShuffleFrom(mine.group.keys.first, warp);
+          const int keys_end = arch::ShuffleFrom(mine.group.keys.end, warp);
+          ops::GroupPages<spec::kPageSize, spec::kCustomMask> pages;
+          pages.page = arch::ShuffleFrom(mine.page, warp);
+          if constexpr (spec::kCustomMask) pages.picked = valid;
+          if (valid == 0) continue;
+          const ops::GroupPlace piece = place(stage.index, warp);
+          if (!boxes || valid != 0xffffu) {
+            ops::CopyKeyCodes<Side, kDim>(view, head, pages, group_key,
+                                          keys_first, keys_end, piece.codes,
+                                          lane);
+          }
+          if (other_scales) {
+            ops::CopyBlockScales<Side, kDim>(view, head, pages, group_key,
+                                             keys_first, keys_end,
+                                             piece.block_scales, lane);
+          }
+        }
+      }
+      arch::CpAsyncArrive(filled);
+      stage.Next();
+      used |= stage.index == 0;
+    }
+  }
+}
+
+}  // namespace kvforge::kernels
+
+#endif  // KVFORGE_TEMPLATES_KERNELS_DECODE_PRODUCE_BOXES_CUH_
