@@ -6,10 +6,11 @@
 
 namespace kvforge::formats {
 
-// Four codes in the low nibbles of four bytes to two f16 pairs, exact: under
-// the byte 0x64 a code is the f16 of 1024 more.
-__device__ __forceinline__ void Uint4ToF16Offset4(u32 codes, u32 (&out)[2]) {
-  const u32 bytes = codes & 0x0f0f0f0fu;
+// The codes in the low (`high` 0) or high nibbles of four bytes to two f16
+// pairs, exact: under the byte 0x64 a code is the f16 of 1024 more.
+__device__ __forceinline__ void Uint4ToF16Offset4(u32 codes, u32 high,
+                                                  u32 (&out)[2]) {
+  const u32 bytes = (high != 0 ? codes >> 4 : codes) & 0x0f0f0f0fu;
   // First of the permute's operands, where no compiler takes it for an
   // immediate and then loads the selector for every permute.
   constexpr u32 kHigh = 0x64646464u;

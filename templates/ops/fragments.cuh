@@ -62,7 +62,7 @@ __device__ __forceinline__ void DecodeNibbles(u32 word, int half,
   u32 pairs[2];
   Side::Decode4(word, 0, block_scales, pairs);
   low = pairs[half];
-  Side::Decode4(word >> 4, 0, block_scales, pairs);
+  Side::Decode4(word, 1, block_scales, pairs);
   high = pairs[half];
 }
 
