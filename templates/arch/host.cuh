@@ -192,7 +192,7 @@ __device__ __forceinline__ void CpAsync(u32 shared, const void* global,
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
   kvforge_host_cp_async(internal::Self(), shared, global, kBytes, valid);
 }
-__device__ __forceinline__ void CpAsyncOnce(u32 shared, const void* global,
+__device__ __forceinline__ void CpAsyncLine(u32 shared, const void* global,
                                             bool valid) {
   CpAsync<16>(shared, global, valid);
 }

@@ -251,16 +251,14 @@ __device__ __forceinline__ void CpAsync(u32 shared, const void* global,
                  : "memory");
   }
 }
-// 16 bytes that no other block needs: their line may leave L2 first.
-__device__ __forceinline__ void CpAsyncOnce(u32 shared, const void* global,
+// 16 bytes of a line whose rest is wanted soon. Without a hint to L2: with one,
+// ptxas 13.0 emitted an instruction that sm_90 does not have.
+__device__ __forceinline__ void CpAsyncLine(u32 shared, const void* global,
                                             bool valid) {
   const u32 source_bytes = valid ? 16 : 0;
-  u64 policy;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   asm volatile(
-      "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, "
-      "%3;" ::"r"(shared),
-      "l"(global), "r"(source_bytes), "l"(policy)
+      "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared),
+      "l"(global), "r"(source_bytes)
       : "memory");
 }
 __device__ __forceinline__ void CpAsyncCommit() {

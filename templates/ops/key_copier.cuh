@@ -121,7 +121,7 @@ struct KeyCopier {
         const u8* row_address = address;
 #pragma unroll
         for (int time = 0; time < kTimes; ++time) {
-          arch::CpAsyncOnce(target + (to ^ Group::Swizzle(time * kRows)) +
+          arch::CpAsyncLine(target + (to ^ Group::Swizzle(time * kRows)) +
                                 time * kRows * Group::kCodePitch,
                             row_address, (rows >> (time * kRows) & 1u) != 0);
           row_address += row_step;

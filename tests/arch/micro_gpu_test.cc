@@ -68,6 +68,8 @@ class MicroGpu : public ::testing::TestWithParam<MicroCase> {
     if (micro.box) {
       TensorBox box = *micro.box;
       box.base = in.data();
+      const ScopedContext context(*device_);
+      RETURN_IF_ERROR(context.status());
       RETURN_IF_ERROR(EncodeTensorMap(device_->api(), box, args.map));
     }
     LaunchShape shape;

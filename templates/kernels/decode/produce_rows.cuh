@@ -69,18 +69,25 @@ __device__ __forceinline__ void ProduceRows(const AttentionArgs& args,
         const int first_run = (item - (part << runs_shift)) << shift;
         const int head = state.first_head + first_run;
         const int warp = (part << split.shift) + first_run;
-        const ops::GroupOfKeys group = state.Keys(
+        ops::GroupOfKeys group = state.Keys(
             args, state.first_unit + state.step * split.parts + part, head);
         const int key = group.group * ops::kGroupKeys;
+        ops::GroupPages<spec::kPageSize, spec::kCustomMask> pages;
+        if constexpr (spec::kCustomMask) {
+          if (!group.Empty()) {
+            pages.picked = state.mask.Any16(state.first_token, state.last_token,
+                                            key, lane);
+            // What no row sees is not copied, so it must not be read.
+            if ((pages.picked &
+                 ops::ValidRows(key, group.keys.first, group.keys.end)) == 0) {
+              group.keys = {0, 0};
+            }
+          }
+        }
         if (!values && lane < 1 << shift) {
           NotePiece(shared, stage.index, warp + lane, group);
         }
         if (group.Empty()) continue;
-        ops::GroupPages<spec::kPageSize, spec::kCustomMask> pages;
-        if constexpr (spec::kCustomMask) {
-          pages.picked =
-              state.mask.Any16(state.first_token, state.last_token, key, lane);
-        }
         pages.page =
             state.window.Pages(state.table, key, state.end_entry, lane);
         const ops::GroupPlace piece = place(stage.index, warp);
