@@ -63,6 +63,13 @@ struct ExtendShape {
           ? 32
           : 16;
 
+  // Whether addresses of copies, kept from tile to tile, would not fit the
+  // registers: beside a full output and the terms of a format, or features.
+  static constexpr bool kShort =
+      kFeatures ||
+      (kMTiles * kNTiles >= 32 && (KSide::kRowMinimum || VSide::kRowMinimum ||
+                                   kDotBlocks || kWeightBlocks));
+
   static constexpr int kQueryBytes =
       kQueryParts * spec::kBlockM * spec::kHeadDim * 2;
   static constexpr int kGroups = spec::kBlockN / ops::kGroupKeys;
@@ -104,12 +111,9 @@ struct ExtendState {
   float out[Shape::kMTiles][Shape::kNTiles][4];
 };
 
-// `x` again where features are short of registers: a shuffle stays in its
-// place, and what follows from its result is not worked out ahead of it and
-// kept. All lanes.
-__device__ __forceinline__ int Anew(int x) {
-  return ExtendShape::kFeatures ? arch::ShuffleXor(x, 0) : x;
-}
+// `x` again: a shuffle stays in its place, and what follows from its result is
+// not worked out ahead of it and kept. All lanes.
+__device__ __forceinline__ int Anew(int x) { return arch::ShuffleXor(x, 0); }
 
 // Shared address of the A operand of (part, 16 rows, step) for this lane.
 __device__ __forceinline__ u32 QueryFragment(u32 shared, int part, int m_tile,
@@ -216,7 +220,8 @@ __device__ __forceinline__ void BlockDots(
   const int t = lane % 4;
   ClearScores(s);
   // Addresses of more runs than these would not fit the registers.
-  constexpr int kUnroll = Shape::KOrder::kRuns > 8 ? 4 : Shape::KOrder::kRuns;
+  constexpr int kRuns = Shape::KOrder::kRuns;
+  constexpr int kUnroll = kRuns > 8 || kRuns % 4 == 0 ? 4 : kRuns;
 #pragma unroll kUnroll
   for (int run = 0; run < Shape::KOrder::kRuns; ++run) {
     u32 q[KeyRun::kSteps][Shape::kQueryParts][Shape::kMTiles][4];
@@ -378,7 +383,8 @@ __device__ __forceinline__ bool Weights(
   constexpr bool kPicked = Shape::kPicked;
 
   // Read again for every step: no register holds them during the dots.
-  const int first_row = Anew(state.first_row);
+  const int first_row =
+      Shape::kFeatures ? Anew(state.first_row) : state.first_row;
   ops::ScoreBias::Row bias[ExtendState::kRows];  // kScoreBias only
   u32 shown[ExtendState::kRows];                 // kPicked only
 #pragma unroll
@@ -827,7 +833,7 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
   // Copies are dealt to warps by group: first the groups of K, then of V.
   const auto copy_tile = [&](int tile, int stage) {
     if (tile < tiles) {
-      const int copy_lane = Anew(lane);
+      const int copy_lane = Shape::kShort ? Anew(lane) : lane;
       const u32 to = shared + Shape::kQueryBytes + stage * Shape::kStageBytes;
       for (int item = warp; item < 2 * Shape::kGroups; item += spec::kWarps) {
         const bool value_side = item >= Shape::kGroups;
@@ -897,7 +903,9 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
     stage = stage + 1 == spec::kStages ? 0 : stage + 1;
   }
   arch::CpAsyncWait<0>();
-  WriteRows(args, sequence, warp, lane, state);
+  // Read again: no register holds its facts until here.
+  const ops::Sequence again(args, sequence.batch, sequence.kv_head);
+  WriteRows(args, again, warp, lane, state);
 }
 
 }  // namespace kvforge::kernels
