@@ -317,24 +317,7 @@ __device__ __forceinline__ void MergeSlots(const DecodeArgs& args,
       top2 = arch::MaxNan(top2, arch::ShuffleXor(top2, mask));
     }
     const bool empty = top2 == ops::NegativeInfinity();
-    float total = 0;
-    if (!empty) {
-#pragma unroll 1
-      for (int first = 0; first < count; first += 32) {
-        if (first + lane < count) {
-          total +=
-              arch::Exp2(arch::Fma(lse_of(first + lane), ops::kLog2E, -top2));
-        }
-      }
-#pragma unroll
-      for (int mask = 1; mask < 32; mask *= 2) {
-        total += arch::ShuffleXor(total, mask);
-      }
-      total += arch::Exp2(sink2 - top2);
-    }
-    // Of an empty row all x are 0.
-    const float total2 = empty ? 0.0f : arch::Log2(total);
-    const float inverse = arch::Exp2(-total2);
+    if (empty) top2 = 0;  // all weights are 0
     constexpr int kLanes = spec::kValueDim / 4 < 32 ? spec::kValueDim / 4 : 32;
     u8* const out = OutRow(args, sequence, row);
 #pragma unroll 1
@@ -342,13 +325,15 @@ __device__ __forceinline__ void MergeSlots(const DecodeArgs& args,
          channel += 4 * kLanes) {
       const bool mine = lane < kLanes && channel < spec::kValueDim;
       float x[4] = {};
+      float total = 0;
 #pragma unroll 1
-      for (int first = 0; first < count && !empty; first += 32) {
+      for (int first = 0; first < count; first += 32) {
         float weight = 0;
         if (first + lane < count) {
           weight =
               arch::Exp2(arch::Fma(lse_of(first + lane), ops::kLog2E, -top2));
         }
+        total += weight;
         const int parts = count - first < 32 ? count - first : 32;
         constexpr int kAhead = 4;  // slots that are read at once
 #pragma unroll 1
@@ -375,14 +360,22 @@ __device__ __forceinline__ void MergeSlots(const DecodeArgs& args,
           }
         }
       }
+#pragma unroll
+      for (int mask = 1; mask < 32; mask *= 2) {
+        total += arch::ShuffleXor(total, mask);
+      }
+      total += arch::Exp2(sink2 - top2);
+      const float total2 = arch::Log2(total);
+      if (channel == 0) {
+        StoreLse(args, sequence, row, (top2 + total2) * ops::kLn2);
+      }
       if (!mine) continue;
+      // Of an empty row x is 0 and the total, too.
+      const float inverse = empty ? 0.0f : arch::Exp2(-total2);
 #pragma unroll
       for (int j = 0; j < 4; ++j) x[j] *= inverse;
       StoreOut(out, channel, x[0], x[1]);
       StoreOut(out, channel + 2, x[2], x[3]);
-    }
-    if (lane == 0) {
-      StoreLse(args, sequence, row, (top2 + total2) * ops::kLn2);
     }
   }
 }
