@@ -187,10 +187,15 @@ std::string PowerOfTwoLiteral(int exponent) {
   return absl::StrCat("0x1p", exponent, "f");
 }
 
+absl::string_view FourCodesText(int code_bits) {
+  return code_bits == 4 ? "The codes in lo's low (hi 0) or high nibbles"
+                        : "Four codes in consecutive bits of (lo, hi)";
+}
+
 std::string PrintSide(const CacheSide& side, absl::string_view name) {
   kv::DecodeOp decode = side.decode;
   const int bits = kv::ElementBits(decode.getCodes().getType().getElement());
-  const bool uses_hi = 4 * bits > 32;
+  const bool uses_hi = bits != 8;
   const bool blocks = side.block > 0 && !side.block_factor;  // in the operand
   std::string text = absl::StrCat(
       "struct ", name, " {\n", "  static constexpr int kCodeBits = ", bits,
@@ -217,9 +222,7 @@ std::string PrintSide(const CacheSide& side, absl::string_view name) {
     absl::StrAppend(&text, ";\n");
   }
   absl::StrAppend(
-      &text,
-      "  // Four codes in consecutive bits of (lo, hi) to two pairs of "
-      "operands.\n",
+      &text, "  // ", FourCodesText(bits), " to two pairs of operands.\n",
       "  static __device__ void Decode4(u32 lo, ",
       Parameter("u32", "hi", uses_hi), ", ",
       Parameter("u32", "block_scales", blocks), ", u32 (&out)[2]) {\n",

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "compiler/emit/attention_graph.h"
 
 namespace kvforge {
@@ -15,6 +16,9 @@ std::string FloatLiteral(float value);
 
 // 2^exponent as a float literal: "0x1p8f", "0x1p-8f".
 std::string PowerOfTwoLiteral(int exponent);
+
+// Which four codes a Decode4 of so many bits a code takes, for its comment.
+absl::string_view FourCodesText(int code_bits);
 
 // struct KSide or VSide: code width, sidecars, block scales and Decode4.
 std::string PrintSide(const CacheSide& side, absl::string_view name);

@@ -123,12 +123,11 @@ absl::StatusOr<RowDecoder> PrintRowDecoder(kv::StoreRowsOp store) {
       "  // Codes are values.\n  static constexpr bool kPlain = ",
       Flag(!scaled && sidecars.block == 0 && !minimum &&
            codes->repay_exponent == 0),
-      ";\n",
-      "  // Four codes in consecutive bits of (lo, hi) to two pairs.\n"
+      ";\n", "  // ", FourCodesText(bits), " to two pairs.\n",
       "  static __device__ void Decode4(u32 lo, ",
-      parameter("u32", "hi", 4 * bits > 32),
+      parameter("u32", "hi", bits != 8),
       ", u32 (&out)[2]) {\n    formats::", View(codes->name),
-      4 * bits > 32 ? "(lo, hi, out);\n" : "(lo, out);\n", "  }\n",
+      bits != 8 ? "(lo, hi, out);\n" : "(lo, out);\n", "  }\n",
       "  // The scale of a block from its code; kBlock > 0 only.\n",
       "  static __device__ float BlockScale(u32 code)");
   if (sidecars.block > 0) {

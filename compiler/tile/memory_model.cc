@@ -10,8 +10,10 @@ constexpr int kMaxRegisters = 255;
 constexpr int kRegisterUnit = 8;
 constexpr int kOutputColumnsPerWarp = 256;
 constexpr int kDecodeQueryRegistersHeadDim = 256;
-constexpr int kDecodeExchangeChannels = 64;
-constexpr int kDecodeArrivalBytes = 16;
+// 64 f32 channels, a pad and four facts.
+constexpr int kDecodeExchangeRowBytes = 64 * 4 + 8 + 16;
+// What the last block is told by, and the block's share of the work.
+constexpr int kDecodeShareBytes = 16 + 48;
 constexpr int kDecodeCodesAlignment = 1024;
 
 // Operands of the running product, softmax state, addresses and counters.
@@ -113,14 +115,10 @@ int SharedBytes(const KernelSpec& spec, const Tile& tile) {
       const int pipelines =
           tile.stages * (KeyCodesBytes(spec, keys, kDecodeCodesAlignment) +
                          keys * KeyScaleBytes(spec));
-      // Per row and warp: f32 channels of a round, then facts of the row.
-      const int round_channels =
-          std::min(spec.v_head_dim, kDecodeExchangeChannels);
-      const int exchange =
-          tile.warps * tile.block_m * (round_channels * 4 + 16);
+      const int exchange = tile.warps * tile.block_m * kDecodeExchangeRowBytes;
       // Two barriers a stage, and 16 bytes on each warp's piece of it.
       const int notes = tile.stages * (tile.warps * 16 + 16);
-      return query + pipelines + exchange + notes + kDecodeArrivalBytes;
+      return query + pipelines + exchange + notes + kDecodeShareBytes;
     }
     case KernelKind::kExtend:
       return QueryBytes(spec, tile) +

@@ -11,11 +11,11 @@
 //               rounded up to 4 bytes
 //   decode      stages * (K codes + V codes of 16 * warps keys, each rounded up
 //               to 1024, + 16 * warps * scales) + Q
-//               + warps * block_m * (4 * min(v_head_dim, 64) + 16)
-//               + stages * (16 * warps + 16) + 16
+//               + warps * block_m * (64 * 4 + 8 + 16)
+//               + stages * (16 * warps + 16) + 64
 //               Q = block_m * head_dim * 2 above head_dim 256, else 0; 64
 //               channels at a time of the partial outputs that the warps
-//               exchange; notes and barriers; what the last block is told by
+//               exchange; notes and barriers; the block's share of the work
 //   extend      block_m * head_dim * 2 for Q
 //               + stages * block_n * (K and V codes and scales)
 //   store, merge  none

@@ -205,6 +205,7 @@ __device__ __forceinline__ void CpAsyncWait() {
   kvforge_host_cp_async_wait(internal::Self(), kPending);
 }
 
+__device__ __forceinline__ void PrefetchMap(const TensorMap&) {}
 __device__ __forceinline__ void ExpectBytes(u32 barrier, u32 bytes) {
   kvforge_host_mbarrier_expect(internal::Self(), barrier, bytes);
 }

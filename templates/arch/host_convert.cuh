@@ -26,6 +26,13 @@ __device__ __forceinline__ u32 BytePermute(u32 a, u32 b, u32 selector) {
   }
   return d;
 }
+__device__ __forceinline__ u32 BitSelect(u32 mask, u32 a, u32 b) {
+  return (a & mask) | (b & ~mask);
+}
+__device__ __forceinline__ u16 UpperHalf(u32 x) {
+  return static_cast<u16>(x >> 16);
+}
+__device__ __forceinline__ u32 BothHalves(u16 x) { return x * 0x10001u; }
 
 namespace internal {
 

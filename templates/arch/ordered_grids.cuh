@@ -13,6 +13,7 @@ inline constexpr bool kGridsOverlap = false;
 __device__ __forceinline__ void WaitForPriorGrids() {}
 __device__ __forceinline__ void AllowNextGrid() {}
 
+__device__ void PrefetchMap(const TensorMap& map);
 __device__ void ExpectBytes(u32 barrier, u32 bytes);
 __device__ void TensorCopy(u32 shared, const TensorMap& map, const int (&at)[5],
                            u32 barrier);

@@ -31,6 +31,32 @@ __device__ __forceinline__ u32 BytePermute(u32 a, u32 b, u32 selector) {
   return d;
 }
 
+// The bits of `a` where `mask` has a 1, of `b` elsewhere: one instruction, also
+// where the compiler knows bits of `a` and would take two masks.
+__device__ __forceinline__ u32 BitSelect(u32 mask, u32 a, u32 b) {
+  u32 d;
+  asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(d) : "r"(mask), "r"(a), "r"(b));
+  return d;
+}
+
+// Halves as registers' halves, which instructions of 16-bit operands name at no
+// cost; a shift they would execute.
+__device__ __forceinline__ u16 UpperHalf(u32 x) {
+  u16 d;
+  asm("{\n"
+      ".reg .b16 lower;\n"
+      "mov.b32 {lower, %0}, %1;\n"
+      "}"
+      : "=h"(d)
+      : "r"(x));
+  return d;
+}
+__device__ __forceinline__ u32 BothHalves(u16 x) {
+  u32 d;
+  asm("mov.b32 %0, {%1, %1};" : "=r"(d) : "h"(x));
+  return d;
+}
+
 // Launch.
 
 __device__ __forceinline__ int ThreadIndex() {

@@ -29,6 +29,10 @@ __device__ __forceinline__ void ExpectBytes(u32 barrier, u32 bytes) {
       "r"(bytes)
       : "memory");
 }
+// Fetches a map ahead of its first use.
+__device__ __forceinline__ void PrefetchMap(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
 // Starts the copy of the map's box at those coordinates to shared memory,
 // 128-byte aligned; its bytes count at the barrier. They are not needed by
 // other blocks: their lines may leave L2 first. `map` is a part of the kernel's

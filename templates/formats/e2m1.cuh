@@ -8,13 +8,20 @@
 
 namespace kvforge::formats {
 
-// Codes 0 and 4, and 1 and 5, of eight to two f16 pairs, times 2^-14: the bits
-// moved into an f16 keep the exponent field.
-//   code  s ee m          f16  s 000ee m000000000   (bias 15 - 1 = 14)
-// subnormals included.
-__device__ __forceinline__ void E2m1ToF16Placed4(u32 codes, u32 (&out)[2]) {
-  out[0] = ((codes << 12) & 0x80008000u) | ((codes << 9) & 0x0e000e00u);
-  out[1] = ((codes << 8) & 0x80008000u) | ((codes << 5) & 0x0e000e00u);
+// The codes in the low (`high` 0) or high nibbles of four bytes to two f16
+// pairs, times 2^-14: the bits moved into the upper byte of an f16 keep the
+// exponent field.
+//   code  s ee m          f16  s 000ee m0 00000000   (bias 15 - 1 = 14)
+// subnormals included. All four are moved within their bytes at once; the zeros
+// come with the signs, masked once for both nibbles.
+__device__ __forceinline__ void E2m1ToF16Placed4(u32 codes, u32 high,
+                                                 u32 (&out)[2]) {
+  const u32 signs = arch::BitSelect(0x88888888u, codes, 0);
+  const u32 placed = high != 0
+                         ? arch::BitSelect(0x0e0e0e0eu, codes >> 3, signs)
+                         : arch::BitSelect(0x0e0e0e0eu, codes << 1, signs << 4);
+  out[0] = arch::BytePermute(placed, 0, 0x1404);
+  out[1] = arch::BytePermute(placed, 0, 0x3424);
 }
 
 // One f32 to its code: nearest, ties to even, saturating, NaN to +6.

@@ -6,12 +6,16 @@
 
 namespace kvforge::formats {
 
-// Codes 0 and 4, and 1 and 5, of eight to two f16 pairs.
-__device__ __forceinline__ void E2m1ToF16Hardware4(u32 codes, u32 (&out)[2]) {
-  const u32 first = (codes & 0x0fu) | (codes >> 12 & 0xf0u);
-  const u32 second = (codes >> 4 & 0x0fu) | (codes >> 16 & 0xf0u);
-  out[0] = arch::E2m1x2ToF16x2(static_cast<u8>(first));
-  out[1] = arch::E2m1x2ToF16x2(static_cast<u8>(second));
+// The codes in the low (`high` 0) or high nibbles of four bytes to two f16
+// pairs.
+__device__ __forceinline__ void E2m1ToF16Hardware4(u32 codes, u32 high,
+                                                   u32 (&out)[2]) {
+  // Codes 0 and 1 in byte 0, 2 and 3 in byte 2.
+  const u32 pairs =
+      high != 0 ? (codes >> 4 & 0x000f000fu) | (codes >> 8 & 0x00f000f0u)
+                : (codes & 0x000f000fu) | (codes >> 4 & 0x00f000f0u);
+  out[0] = arch::E2m1x2ToF16x2(static_cast<u8>(pairs));
+  out[1] = arch::E2m1x2ToF16x2(static_cast<u8>(pairs >> 16));
 }
 
 struct E2m1EncodeHardware {

@@ -8,7 +8,7 @@ namespace kvforge::formats {
 
 __device__ __forceinline__ void E4m3ToF16Hardware4(u32 codes, u32 (&out)[2]) {
   out[0] = arch::E4m3x2ToF16x2(static_cast<u16>(codes));
-  out[1] = arch::E4m3x2ToF16x2(static_cast<u16>(codes >> 16));
+  out[1] = arch::E4m3x2ToF16x2(arch::UpperHalf(codes));
 }
 
 __device__ __forceinline__ u32 E4m3ScalePairHardware(u32 first, u32 second) {

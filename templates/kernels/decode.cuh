@@ -30,13 +30,13 @@ namespace kvforge::kernels {
 
 __device__ __forceinline__ void Consume(const DecodeArgs& args,
                                         const HeadSplit& split,
-                                        const DecodePlan& plan,
-                                        SegmentWalk segment, u32 shared,
+                                        const BlockShare& share, u32 shared,
                                         int warp, int lane) {
   const int g = lane / 4;
   const int t = lane % 4;
   const WarpPieces pieces(args, split, shared, warp);
   Stage stage;
+  SegmentWalk segment = share.segment;
 #pragma unroll 1
   for (; !segment.Done(); segment.Next(args, split)) {
     const ops::Sequence sequence(args, segment.batch,
@@ -65,8 +65,8 @@ __device__ __forceinline__ void Consume(const DecodeArgs& args,
       }
       stage.Next();
     }
-    FinishSegment(args, split, plan, segment, sequence, shared, warp, lane,
-                  state);
+    FinishSegment(args, split, share.chunk, segment, sequence, shared, warp,
+                  lane, state);
   }
 }
 
@@ -111,6 +111,25 @@ __device__ __forceinline__ void Produce(const DecodeArgs& args,
   }
 }
 
+// What needs no plan: the barriers of the stages, and maps on their way.
+__device__ __forceinline__ void Prepare(const DecodeArgs& args,
+                                        const HeadSplit& split, u32 shared) {
+  for (int stage = 0; stage < spec::kStages; ++stage) {
+    arch::MbarrierInit(FilledBarrier(shared, stage), StepProducers(split) * 32);
+    arch::MbarrierInit(FreeBarrier(shared, stage), spec::kWarps * 32);
+  }
+  if constexpr (spec::kTensorCopies) {
+    if ((args.boxes & kBoxesOfK) != 0) arch::PrefetchMap(args.k_map);
+    if ((args.boxes & kBoxesOfV) != 0) arch::PrefetchMap(args.v_map);
+    if ((args.boxes & kBoxesOfKScales) != 0) {
+      arch::PrefetchMap(args.k_scale_map);
+    }
+    if ((args.boxes & kBoxesOfVScales) != 0) {
+      arch::PrefetchMap(args.v_scale_map);
+    }
+  }
+}
+
 __device__ __forceinline__ void Decode(const DecodeArgs& args) {
   // The same for all lanes, as the compiler sees only in a shuffle: branches on
   // it need no code for a warp that parts.
@@ -118,22 +137,23 @@ __device__ __forceinline__ void Decode(const DecodeArgs& args) {
   const int lane = arch::ThreadIndex() % 32;
   const u32 shared = arch::SharedBase();
   const HeadSplit split(args);
-  if (arch::ThreadIndex() == 0) {
-    for (int stage = 0; stage < spec::kStages; ++stage) {
-      arch::MbarrierInit(FilledBarrier(shared, stage),
-                         StepProducers(split) * 32);
-      arch::MbarrierInit(FreeBarrier(shared, stage), spec::kWarps * 32);
-    }
+  // One warp plans: all would find the same, at the cost of each other's time.
+  BlockShare share;
+  if (warp == 0) {
+    const DecodePlan plan(args, split, lane);
+    share.segment.Start(args, split, plan, lane);
+    share.chunk = plan.chunk;
+    if (lane == 0) share.Store(shared + DecodeShape::kShare);
+  } else if (warp == spec::kWarps && lane == 0) {
+    Prepare(args, split, shared);
   }
-  const DecodePlan plan(args, split, lane);
-  SegmentWalk segment;
-  segment.Start(args, split, plan, lane);
   arch::BlockSync();
-  if (segment.Done()) return;
+  share.Load(shared + DecodeShape::kShare);
+  if (share.segment.Done()) return;
   if (warp >= spec::kWarps) {
-    Produce(args, split, segment, shared, warp - spec::kWarps, lane);
+    Produce(args, split, share.segment, shared, warp - spec::kWarps, lane);
   } else {
-    Consume(args, split, plan, segment, shared, warp, lane);
+    Consume(args, split, share, shared, warp, lane);
   }
 }
 

@@ -45,6 +45,12 @@ struct ExtendShape {
   static constexpr int kQueryParts =
       ops::kQueryParts<spec::QueryElement, spec::ScoreOperand,
                        KSide::kChannelScale>;
+  // Whether what heavy weights lose when they are narrowed goes into a second
+  // product, see ops/softmax.cuh.
+  static constexpr bool kTwoPartWeights =
+      formats::kSameElement<spec::ValueOperand, formats::Bf16Operand>;
+  static_assert(!kTwoPartWeights ||
+                (!spec::kValueWeightScaled && !kWeightBlocks));
   // Keys are seen one by one, not only as a range.
   static constexpr bool kPicked = spec::kCustomMask || spec::kSparseBlock > 0;
   // Keys whose scores a warp holds at once: fewer where the output and the
@@ -92,6 +98,7 @@ struct ExtendState {
   float uniform[kRows];
   float q_sum[kRows];  // of the row's channels
   ops::SoftmaxRow softmax[kRows];
+  float heavy2[kRows];  // kTwoPartWeights only; see ops::HeavyScore2
   static constexpr int kBlocks = Shape::kWeightBlocks ? Shape::kRuns : 1;
   ops::BlockReference blocks[kRows][kBlocks];
   float out[Shape::kMTiles][Shape::kNTiles][4];
@@ -170,6 +177,9 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
 #pragma unroll
   for (int i = 0; i < ExtendState::kRows; ++i) {
     state.softmax[i].Clear();
+    if constexpr (Shape::kTwoPartWeights) {
+      state.heavy2[i] = ops::NegativeInfinity();
+    }
     for (ops::BlockReference& block : state.blocks[i]) block.Clear();
   }
 #pragma unroll
@@ -327,10 +337,37 @@ __device__ __forceinline__ void AddMinima(const float (&p)[2],
   }
 }
 
+// Raises the references of rows to what their scores and weights need.
+__device__ __forceinline__ void RaiseReferences(
+    float (&top2)[ExtendState::kRows], float (&value2)[ExtendState::kRows],
+    ExtendState& state) {
+  using Shape = ExtendShape;
+  constexpr bool kScaled = spec::kValueWeightScaled;
+#pragma unroll
+  for (int i = 0; i < ExtendState::kRows; ++i) {
+#pragma unroll
+    for (int mask = 1; mask < 4; mask *= 2) {
+      top2[i] = arch::Max(top2[i], arch::ShuffleXor(top2[i], mask));
+      if constexpr (kScaled) {
+        value2[i] = arch::Max(value2[i], arch::ShuffleXor(value2[i], mask));
+      }
+    }
+    const float factor = state.softmax[i].Raise<kScaled>(top2[i], value2[i]);
+    if constexpr (!Shape::kWeightBlocks) {
+#pragma unroll
+      for (int n = 0; n < Shape::kNTiles; ++n) {
+        state.out[i / 2][n][i % 2 * 2] *= factor;
+        state.out[i / 2][n][i % 2 * 2 + 1] *= factor;
+      }
+    }
+  }
+}
+
 // Scores to weights of V in place of s: scale, softcap, ALiBi or score
 // function, mask, online softmax. `selected`: bit i for key step_key + i, all
-// ones without a selection.
-__device__ __forceinline__ void Weights(
+// ones without a selection. Returns whether some key is heavy for a row of the
+// warp (kTwoPartWeights only).
+__device__ __forceinline__ bool Weights(
     const AttentionArgs& args, const ops::Sequence& sequence, u32 stage,
     int group0, int step_key, bool masked, u32 selected, int t,
     float (&s)[ExtendShape::kMTiles][ExtendShape::kStepKeys / 8][4],
@@ -426,29 +463,17 @@ __device__ __forceinline__ void Weights(
   }
 
   bool raise = false;
+  bool heavy = false;
 #pragma unroll
   for (int i = 0; i < ExtendState::kRows; ++i) {
     raise |= state.softmax[i].MustRaise<kScaled>(top2[i], value2[i]);
+    if constexpr (Shape::kTwoPartWeights) heavy |= top2[i] > state.heavy2[i];
   }
-  if (arch::WarpAny(raise)) {
-#pragma unroll
-    for (int i = 0; i < ExtendState::kRows; ++i) {
-#pragma unroll
-      for (int mask = 1; mask < 4; mask *= 2) {
-        top2[i] = arch::Max(top2[i], arch::ShuffleXor(top2[i], mask));
-        if constexpr (kScaled) {
-          value2[i] = arch::Max(value2[i], arch::ShuffleXor(value2[i], mask));
-        }
-      }
-      const float factor = state.softmax[i].Raise<kScaled>(top2[i], value2[i]);
-      if constexpr (!Shape::kWeightBlocks) {
-#pragma unroll
-        for (int n = 0; n < Shape::kNTiles; ++n) {
-          state.out[i / 2][n][i % 2 * 2] *= factor;
-          state.out[i / 2][n][i % 2 * 2 + 1] *= factor;
-        }
-      }
+  if (arch::WarpAny(raise || heavy)) {
+    if (!Shape::kTwoPartWeights || arch::WarpAny(raise)) {
+      RaiseReferences(top2, value2, state);
     }
+    if constexpr (Shape::kTwoPartWeights) heavy = arch::WarpAny(heavy);
   }
 
 #pragma unroll
@@ -475,6 +500,18 @@ __device__ __forceinline__ void Weights(
       }
     }
   }
+  if constexpr (Shape::kTwoPartWeights) {
+    if (heavy) {
+#pragma unroll
+      for (int i = 0; i < ExtendState::kRows; ++i) {
+        float sum = state.softmax[i].sum;
+        sum += arch::ShuffleXor(sum, 1);
+        sum += arch::ShuffleXor(sum, 2);
+        state.heavy2[i] = ops::HeavyScore2(state.softmax[i].max2, sum);
+      }
+    }
+  }
+  return heavy;
 }
 
 // The operand of weights of block `run` of the warp's channels from p of the 16
@@ -540,15 +577,18 @@ __device__ __forceinline__ void BlockWeights(
   weigh();
 }
 
-// out += weights * V over the warp's channels.
+// out += weights * V over the warp's channels; where a key is `heavy`, once
+// more with what the weights lost when they were narrowed.
 __device__ __forceinline__ void Accumulate(
-    u32 stage, int group0, int dim_part, int lane,
+    u32 stage, int group0, int dim_part, int lane, bool heavy,
     const float (&s)[ExtendShape::kMTiles][ExtendShape::kStepKeys / 8][4],
     ExtendState& state) {
   using Shape = ExtendShape;
+  const int parts = Shape::kTwoPartWeights && heavy ? 2 : 1;
 #pragma unroll
   for (int group = 0; group < Shape::kStepKeys / 16; ++group) {
     u32 weights[Shape::kMTiles][4];
+    u32 rest[Shape::kMTiles][4];    // of heavy weights
     float p[Shape::kMTiles][2][4];  // where weights differ by block
 #pragma unroll
     for (int m = 0; m < Shape::kMTiles; ++m) {
@@ -563,26 +603,48 @@ __device__ __forceinline__ void Accumulate(
         }
       }
     }
-    const ops::GroupPlace v_group = ValuesAt(stage, group0 + group);
+    if constexpr (Shape::kTwoPartWeights) {
+      if (heavy) {
 #pragma unroll
-    for (int run = 0; run < Shape::kRuns; ++run) {
-      ops::ValueRun<VSide, spec::kValueDim> values;
-      values.Load(v_group, dim_part * Shape::kRuns + run, lane / 4, lane % 4);
-      if constexpr (Shape::kWeightBlocks) {
-        BlockWeights(p, v_group, dim_part, run, lane % 4, state, weights);
-      }
+        for (int m = 0; m < Shape::kMTiles; ++m) {
 #pragma unroll
-      for (int pair = 0; pair < Shape::VOrder::kLaneChannels / 2; ++pair) {
-        u32 v[2][2];
-        values.Decode(pair, v);
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const int n = run * Shape::VOrder::kLaneChannels + 2 * pair + i;
-#pragma unroll
-          for (int m = 0; m < Shape::kMTiles; ++m) {
-            spec::ValueOperand::Mma(state.out[m][n], weights[m], v[i]);
+          for (int i = 0; i < 4; ++i) {
+            const float(&w)[4] = s[m][2 * group + i / 2];
+            rest[m][i] = ops::NarrowingRest<spec::ValueOperand>(
+                w[i % 2 * 2], w[i % 2 * 2 + 1], weights[m][i]);
           }
         }
+      }
+    }
+    const ops::GroupPlace v_group = ValuesAt(stage, group0 + group);
+#pragma unroll 1
+    for (int part = 0;; ++part) {
+#pragma unroll
+      for (int run = 0; run < Shape::kRuns; ++run) {
+        ops::ValueRun<VSide, spec::kValueDim> values;
+        values.Load(v_group, dim_part * Shape::kRuns + run, lane / 4, lane % 4);
+        if constexpr (Shape::kWeightBlocks) {
+          BlockWeights(p, v_group, dim_part, run, lane % 4, state, weights);
+        }
+#pragma unroll
+        for (int pair = 0; pair < Shape::VOrder::kLaneChannels / 2; ++pair) {
+          u32 v[2][2];
+          values.Decode(pair, v);
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const int n = run * Shape::VOrder::kLaneChannels + 2 * pair + i;
+#pragma unroll
+            for (int m = 0; m < Shape::kMTiles; ++m) {
+              spec::ValueOperand::Mma(state.out[m][n], weights[m], v[i]);
+            }
+          }
+        }
+      }
+      if (part + 1 == parts) break;
+#pragma unroll
+      for (int m = 0; m < Shape::kMTiles; ++m) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) weights[m][i] = rest[m][i];
       }
     }
   }
@@ -817,9 +879,11 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
       } else {
         Dots(shared, address, key / ops::kGroupKeys, row_warp, lane, s);
       }
-      Weights(args, sequence, address, key / ops::kGroupKeys, step_key, masked,
-              selected, lane % 4, s, state);
-      Accumulate(address, key / ops::kGroupKeys, dim_part, lane, s, state);
+      const bool heavy =
+          Weights(args, sequence, address, key / ops::kGroupKeys, step_key,
+                  masked, selected, lane % 4, s, state);
+      Accumulate(address, key / ops::kGroupKeys, dim_part, lane, heavy, s,
+                 state);
     }
     arch::BlockSync();
   };

@@ -78,11 +78,6 @@ __device__ __forceinline__ void ReadPart(
         Side::kCodeBits == 16 ? codes[kCodeBytes / 16 * quad + 1] : 0;
     u32 decoded[2];
     Side::Decode4(lo, hi, decoded);
-    if constexpr (Side::kCodeBits == 4) {  // pairs 0, 2 and 1, 3
-      const u32 first = arch::BytePermute(decoded[0], decoded[1], 0x5410);
-      decoded[1] = arch::BytePermute(decoded[0], decoded[1], 0x7632);
-      decoded[0] = first;
-    }
 #pragma unroll
     for (int pair = 0; pair < 2; ++pair) {
       float x[2];

@@ -7,8 +7,8 @@
 //   K: step s of a dot gives lane (g, t) of key g the four channels
 //      ChannelOf(s, t) + Offset(i); the first two are the fragment's k = 2t,
 //      2t + 1, the last two its k = 2t + 8, 2t + 9. Query rows use the same
-//      order. They are neighbours, but of 4-bit codes: there a step takes codes
-//      0, 4, 1 and 5 of eight, whose bits lie 16 apart in pairs.
+//      order. They are neighbours, of 4-bit codes in the order 0, 2, 1, 3: two
+//      low nibbles, then two high ones.
 //   V: lane (g, t) holds channels c(g) .. of keys 2t, 2t+1, 2t+8, 2t+9; a pair
 //      of operands is one channel of two neighbouring keys.
 #ifndef KVFORGE_TEMPLATES_OPS_FRAGMENTS_CUH_
@@ -16,7 +16,6 @@
 
 #include "ops/access.cuh"
 #include "ops/key_tile.cuh"
-#include "ops/spread_codes.cuh"
 
 namespace kvforge::ops {
 
@@ -42,22 +41,30 @@ struct ChannelOrder {
   static constexpr int kSteps = kDim / 16;
   static_assert(kLaneChannels % 4 == 0);
 
-  // Codes that lie 16 bits apart in a step: of a word of eight codes, or of a
-  // lane's four.
-  static constexpr int kApart = kCodeBits > 4
-                                    ? 0
-                                    : (kLaneChannels % 8 == 0 ? 4 : 2);
+  // Channels between the two of a pair, where they are not neighbours.
+  static constexpr int kApart = kCodeBits == 4 ? 2 : 0;
 
   static __device__ __forceinline__ constexpr int Offset(int i) {
     return kApart == 0 ? i : i / 2 + i % 2 * kApart;
   }
   static __device__ __forceinline__ constexpr int ChannelOf(int step, int t) {
-    const int lane_step = step % kStepsPerRun;
     return step / kStepsPerRun * kRunChannels + t * kLaneChannels +
-           (kApart == 4 ? lane_step / 2 * 8 + lane_step % 2 * 2
-                        : lane_step * 4);
+           step % kStepsPerRun * 4;
   }
 };
+
+// Eight 4-bit codes in a word: operand pairs of the low nibbles of bytes
+// 2 * half and 2 * half + 1, and of the high ones.
+template <class Side>
+__device__ __forceinline__ void DecodeNibbles(u32 word, int half,
+                                              u32 block_scales, u32& low,
+                                              u32& high) {
+  u32 pairs[2];
+  Side::Decode4(word, 0, block_scales, pairs);
+  low = pairs[half];
+  Side::Decode4(word, 1, block_scales, pairs);
+  high = pairs[half];
+}
 
 // Part of one run of one key's channels, as a lane holds it: 16 bytes of codes,
 // or the run where that is less.
@@ -96,45 +103,34 @@ struct KeyRun {
                                scale_codes);
     }
   }
+  // A pair of the scale of block `block` of the part. Two are converted at
+  // once.
+  __device__ __forceinline__ u32 BlockScales(int block) const {
+    const u32 codes = scale_codes[block / 4] >> (block % 4 / 2 * 16);
+    const u32 pair = Side::BlockScalePair(codes & 0xffu,
+                                          kScales > 1 ? codes >> 8 & 0xffu : 0);
+    return arch::BothHalves(block % 2 == 0 ? static_cast<u16>(pair)
+                                           : arch::UpperHalf(pair));
+  }
   // Operands of step `i` of the part.
   __device__ __forceinline__ void Decode(int i, u32 (&out)[2]) const {
     u32 block_scales = 0;
     if constexpr (Side::kBlockInOperand) {
-      const int block = i * 4 / Side::kBlock;
-      const u32 code = scale_codes[block / 4] >> (block % 4 * 8) & 0xffu;
-      block_scales = Side::BlockScalePair(code, code);
+      block_scales = BlockScales(i * 4 / Side::kBlock);
     }
     if constexpr (Side::kCodeBits == 16) {
       Side::Decode4(words[2 * i], words[2 * i + 1], block_scales, out);
     } else if constexpr (Side::kCodeBits == 8) {
       Side::Decode4(words[i], 0, block_scales, out);
     } else {
-      const u32 codes = Order::kApart == 4 ? words[i / 2] >> (8 * (i % 2))
-                                           : SpreadCodes(words[0]);
-      Side::Decode4(codes, 0, block_scales, out);
+      DecodeNibbles<Side>(words[i / 2], i % 2, block_scales, out[0], out[1]);
     }
   }
 };
 
-// Codes of two channels (2 * pair, + 1) of keys a and b as Decode4 turns them
-// into one operand pair a channel: in the order a, b, a, b, or of 4 bits those
-// of a in the lower and those of b in the upper half.
-template <int kCodeBits>
-__device__ __forceinline__ void ZipKeys(const u32* a, const u32* b, int pair,
-                                        u32& lo, u32& hi) {
-  if constexpr (kCodeBits == 16) {
-    lo = arch::BytePermute(a[pair], b[pair], 0x5410);
-    hi = arch::BytePermute(a[pair], b[pair], 0x7632);
-  } else if constexpr (kCodeBits == 8) {
-    lo = arch::BytePermute(a[pair / 2], b[pair / 2],
-                           pair % 2 == 0 ? 0x5140 : 0x7362);
-    hi = 0;
-  } else {
-    // The byte of either key that holds the pair.
-    lo = arch::BytePermute(a[pair / 4], b[pair / 4],
-                           0x4400u + pair % 4 * 0x1111u);
-    hi = 0;
-  }
+// Bytes 2 * i and 2 * i + 1 of keys a and b, in the order a, b, a, b.
+__device__ __forceinline__ u32 ZipBytes(const u32* a, const u32* b, int i) {
+  return arch::BytePermute(a[i / 2], b[i / 2], i % 2 == 0 ? 0x5140 : 0x7362);
 }
 
 // Channels of V as lanes read them, 16 bytes at most. Where block scales are
@@ -191,10 +187,19 @@ struct ValueRun {
   __device__ __forceinline__ void Decode(int pair, u32 (&out)[2][2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      u32 lo, hi, pairs[2];
-      ZipKeys<Side::kCodeBits>(words[2 * half], words[2 * half + 1], pair, lo,
-                               hi);
-      Side::Decode4(lo, hi, block_scales[half], pairs);
+      const u32* a = words[2 * half];
+      const u32* b = words[2 * half + 1];
+      u32 pairs[2];
+      if constexpr (Side::kCodeBits == 4) {
+        DecodeNibbles<Side>(ZipBytes(a, b, pair / 2), pair % 2,
+                            block_scales[half], pairs[0], pairs[1]);
+      } else if constexpr (Side::kCodeBits == 8) {
+        Side::Decode4(ZipBytes(a, b, pair), 0, block_scales[half], pairs);
+      } else {
+        Side::Decode4(arch::BytePermute(a[pair], b[pair], 0x5410),
+                      arch::BytePermute(a[pair], b[pair], 0x7632),
+                      block_scales[half], pairs);
+      }
       out[0][half] = pairs[0];
       out[1][half] = pairs[1];
     }

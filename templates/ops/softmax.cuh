@@ -14,6 +14,13 @@
 // minimum, and the two cancel to a value near 0. So p is taken back from the
 // narrowed w.
 //
+// A weight narrowed to bf16 keeps 8 bits. Its rounding is worth up to 2^-8 of
+// what its key adds: for a row that few keys decide, all of the error it may
+// have (docs/formats.md), and more where their values cancel. The errors are as
+// independent as the values, so that dividing by the sum of the narrowed
+// weights would not help; what the weights of heavy keys lose is multiplied by
+// V as well. Errors of many light keys average out.
+//
 // References are raised only when a score passes them by more than kSlack: p
 // then stays below 2^kSlack.
 #ifndef KVFORGE_TEMPLATES_OPS_SOFTMAX_CUH_
@@ -30,6 +37,9 @@ inline constexpr float kSlack = 6.0f;  // see also PassesSlack
 // V's reference stays within this many octaves of the scores' own, so that
 // 2^(max2 - ref2) is finite where every scale of V is 0.
 inline constexpr float kMaxGain = 120.0f;
+// A key is heavy that weighs over 2^-kHeavyOctaves of all keys up to the last
+// heavy one.
+inline constexpr float kHeavyOctaves = 4.0f;
 
 __device__ __forceinline__ float NegativeInfinity() {
   return arch::FromBits(0xff800000u);
@@ -171,6 +181,20 @@ __device__ __forceinline__ float NarrowedP(float p, u32 narrowed,
                                            float inverse) {
   const float w = Operand::ToF32(static_cast<u16>(narrowed));
   return w >= Operand::kMinNormal ? w * inverse : p;
+}
+
+// The score in base 2 above which a key is heavy, from the sum over all keys so
+// far. -inf before the first.
+__device__ __forceinline__ float HeavyScore2(float max2, float sum) {
+  return max2 + arch::Log2(sum) - kHeavyOctaves;
+}
+
+// What a pair of weights lost when it was narrowed, narrowed in turn.
+template <class Operand>
+__device__ __forceinline__ u32 NarrowingRest(float lo, float hi, u32 narrowed) {
+  float held[2];
+  Operand::Unpack(narrowed, held[0], held[1]);
+  return Operand::Pack(lo - held[0], hi - held[1]);
 }
 
 // What a row's state adds up to, once its sum covers all keys.

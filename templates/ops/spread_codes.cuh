@@ -6,10 +6,9 @@
 
 namespace kvforge::ops {
 
-// Four codes in 16 bits, 0 and 1 in the lower and 2 and 3 in the upper half: as
-// Decode4 pairs codes, 0 with 2 and 1 with 3.
+// The four codes of 16 bits to the low nibbles of four bytes, in their order.
 __device__ __forceinline__ u32 SpreadCodes(u32 codes) {
-  return (codes & 0xffu) | (codes << 8 & 0xff0000u);
+  return arch::BytePermute(codes, codes >> 4, 0x5140);
 }
 
 }  // namespace kvforge::ops

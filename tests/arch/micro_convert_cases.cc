@@ -228,6 +228,35 @@ MicroCase BytePermuteCase() {
   return EachCase("byte_permute", 3, std::move(in), std::move(expected));
 }
 
+MicroCase BitSelectCase() {
+  std::vector<uint32_t> in = RandomWords(3000, 12);
+  // Every combination of three bits, in every place.
+  in.insert(in.end(), {0xf0f0f0f0u, 0xccccccccu, 0xaaaaaaaau});
+  std::vector<uint32_t> expected;
+  for (size_t i = 0; i < in.size(); i += 3) {
+    expected.push_back((in[i] & in[i + 1]) | (~in[i] & in[i + 2]));
+  }
+  return EachCase("bit_select", 3, std::move(in), std::move(expected));
+}
+
+MicroCase UpperHalfCase() {
+  std::vector<uint32_t> in = RandomWords(1000, 11);
+  in.insert(in.end(), {0u, 0xffffu, 0xffff0000u, 0x80008000u});
+  std::vector<uint32_t> expected;
+  for (const uint32_t word : in) expected.push_back(word >> 16);
+  return EachCase("upper_half", 1, std::move(in), std::move(expected));
+}
+
+MicroCase BothHalvesCase() {
+  std::vector<uint32_t> in;
+  std::vector<uint32_t> expected;
+  for (uint32_t half = 0; half < 0x10000; ++half) {
+    in.push_back(half);
+    expected.push_back(half | half << 16);
+  }
+  return EachCase("both_halves", 1, std::move(in), std::move(expected));
+}
+
 }  // namespace
 
 std::vector<MicroCase> ConvertCases() {
@@ -246,6 +275,9 @@ std::vector<MicroCase> ConvertCases() {
       E2m1DecodeCase(),
       EncodeCase("f32x2_to_e2m1x2", "e2m1", 4, 100),
       BytePermuteCase(),
+      BitSelectCase(),
+      UpperHalfCase(),
+      BothHalvesCase(),
   };
 }
 

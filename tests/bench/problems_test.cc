@@ -58,7 +58,8 @@ TEST_P(AttentionProblems, DecodeOverSetZeroIsRightAndOverAnotherIsNot) {
   what.skew = 3;
   const auto problem = Create(what);
   for (const DecodeGrid& grid : {DecodeGrid{0, 0}, DecodeGrid{5, 1}}) {
-    const auto call = DecodeCall::Create(HostEngine(), what, grid);
+    const auto call =
+        DecodeCall::Create(HostEngine(), what, grid, std::nullopt);
     ASSERT_TRUE(call.ok()) << call.status();
     ASSERT_TRUE(problem->PoisonOut().ok());
     EXPECT_TRUE(std::isinf(*problem->SampledError()));

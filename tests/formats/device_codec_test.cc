@@ -202,14 +202,15 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(info.param.name); });
 
 struct DecodeCase {
-  const char* name;  // device function, and test name
+  const char* name;  // device function
   const char* header;
   int code_bits;
   float (*decode)(uint8_t);
   int repay_exponent;  // value = 2^repay_exponent * decoded
   bool scale_pair;     // takes two codes, not four
-  // Where the four codes lie, in units of their bits.
-  int places[4] = {0, 1, 2, 3};
+  // Of 4-bit codes: 0 in the low nibbles of four bytes, 1 in the high ones.
+  // What the others hold is not theirs.
+  int nibble = 0;
 };
 
 float DecodeUint4(uint8_t code) { return code; }
@@ -228,11 +229,12 @@ TEST_P(DeviceDecode, IsExactForEveryCode) {
   };
   std::vector<uint32_t> in;
   for (int item = 0; item < codes; ++item) {
-    uint32_t word = 0;
+    const uint32_t others = (~item & 0xfu) * 0x11111111u;
+    uint32_t word =
+        c.code_bits > 4 ? 0 : others & 0xf0f0f0f0u >> (4 * c.nibble);
     for (int position = 0; position < per_word; ++position) {
-      word |=
-          static_cast<uint32_t>(code_at(item, position))
-          << (c.scale_pair ? 8 * position : c.code_bits * c.places[position]);
+      word |= static_cast<uint32_t>(code_at(item, position))
+              << (8 * position + 4 * c.nibble);
     }
     in.push_back(word);
   }
@@ -245,7 +247,8 @@ TEST_P(DeviceDecode, IsExactForEveryCode) {
                 "arch::StoreGlobal(args.out + 2 * i + 1, 0u);\n")
           : absl::StrCat(
                 load, "u32 pairs[2]; formats::", c.name,
-                "(word, pairs);\n"
+                c.code_bits > 4 ? "(word" : absl::StrCat("(word, ", c.nibble),
+                ", pairs);\n"
                 "arch::StoreGlobal(args.out + 2 * i, pairs[0]);\n"
                 "arch::StoreGlobal(args.out + 2 * i + 1, pairs[1]);\n");
   const std::vector<uint32_t> out =
@@ -270,42 +273,35 @@ TEST_P(DeviceDecode, IsExactForEveryCode) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, DeviceDecode,
-    ::testing::Values(DecodeCase{"E4m3ToF16Placed4", "formats/e4m3.cuh", 8,
-                                 DecodeE4m3, 8, false},
-                      DecodeCase{"E4m3ToF16Hardware4",
-                                 "formats/e4m3_hardware.cuh", 8, DecodeE4m3, 0,
-                                 false},
-                      DecodeCase{"E4m3ScalePairPlaced", "formats/e4m3.cuh", 8,
-                                 DecodeE4m3, 0, true},
-                      DecodeCase{"E4m3ScalePairHardware",
-                                 "formats/e4m3_hardware.cuh", 8, DecodeE4m3, 0,
-                                 true},
-                      DecodeCase{"E5m2ToF16Placed4", "formats/e5m2.cuh", 8,
-                                 DecodeE5m2, 0, false},
-                      DecodeCase{"Int8ToF16Offset4", "formats/int8.cuh", 8,
-                                 DecodeInt8, 0, false},
-                      DecodeCase{"Uint4ToF16Offset4",
-                                 "formats/uint4.cuh",
-                                 4,
-                                 DecodeUint4,
-                                 0,
-                                 false,
-                                 {0, 4, 1, 5}},
-                      DecodeCase{"E2m1ToF16Placed4",
-                                 "formats/e2m1.cuh",
-                                 4,
-                                 DecodeE2m1,
-                                 14,
-                                 false,
-                                 {0, 4, 1, 5}},
-                      DecodeCase{"E2m1ToF16Hardware4",
-                                 "formats/e2m1_hardware.cuh",
-                                 4,
-                                 DecodeE2m1,
-                                 0,
-                                 false,
-                                 {0, 4, 1, 5}}),
-    [](const auto& info) { return std::string(info.param.name); });
+    ::testing::Values(
+        DecodeCase{"E4m3ToF16Placed4", "formats/e4m3.cuh", 8, DecodeE4m3, 8,
+                   false},
+        DecodeCase{"E4m3ToF16Hardware4", "formats/e4m3_hardware.cuh", 8,
+                   DecodeE4m3, 0, false},
+        DecodeCase{"E4m3ScalePairPlaced", "formats/e4m3.cuh", 8, DecodeE4m3, 0,
+                   true},
+        DecodeCase{"E4m3ScalePairHardware", "formats/e4m3_hardware.cuh", 8,
+                   DecodeE4m3, 0, true},
+        DecodeCase{"E5m2ToF16Placed4", "formats/e5m2.cuh", 8, DecodeE5m2, 0,
+                   false},
+        DecodeCase{"Int8ToF16Offset4", "formats/int8.cuh", 8, DecodeInt8, 0,
+                   false},
+        DecodeCase{"Uint4ToF16Offset4", "formats/uint4.cuh", 4, DecodeUint4, 0,
+                   false, 0},
+        DecodeCase{"Uint4ToF16Offset4", "formats/uint4.cuh", 4, DecodeUint4, 0,
+                   false, 1},
+        DecodeCase{"E2m1ToF16Placed4", "formats/e2m1.cuh", 4, DecodeE2m1, 14,
+                   false, 0},
+        DecodeCase{"E2m1ToF16Placed4", "formats/e2m1.cuh", 4, DecodeE2m1, 14,
+                   false, 1},
+        DecodeCase{"E2m1ToF16Hardware4", "formats/e2m1_hardware.cuh", 4,
+                   DecodeE2m1, 0, false, 0},
+        DecodeCase{"E2m1ToF16Hardware4", "formats/e2m1_hardware.cuh", 4,
+                   DecodeE2m1, 0, false, 1}),
+    [](const auto& info) {
+      return absl::StrCat(info.param.name,
+                          info.param.nibble == 1 ? "High" : "");
+    });
 
 TEST(DeviceDecodeUe8m0, IsExactForEveryCode) {
   std::vector<uint32_t> in;

@@ -154,6 +154,33 @@ TEST(DecodeGrid, OfAnyShapeTakesEveryStepOfUnevenSequences) {
   }
 }
 
+// Kv heads that a block attends to together share copies of their row scales,
+// with slots or heads inside; alone, and in parts, each warp has its own.
+TEST(DecodeGrid, OfManyHeadsReadsTheirScalesTogether) {
+  CaseOptions options = Small({1, 1, 2, 1}, {100, 33, 7, 16});
+  options.head_dim = 128;
+  options.num_kv_heads = 8;
+  options.num_q_heads = 16;
+  const AttentionCase problem = Generated(options);
+  for (int layout = 0; layout < 4; ++layout) {
+    Bench bench(problem, layout);
+    bench.Store();
+    const auto kernel = bench.Decoder();
+    for (int heads : {1, 2, 4, 8}) {
+      for (int blocks : {1, 6}) {
+        SCOPED_TRACE(absl::StrCat(bench.layout.name, ", ", blocks,
+                                  " blocks of ", heads, " kv heads"));
+        DecodeGrid grid;
+        grid.blocks = blocks;
+        grid.heads_per_block = heads;
+        KVFORGE_EXPECT_OK(bench.target->Decode(
+            *kernel, bench.target->AttentionArguments(), grid));
+        bench.ExpectRight("decode");
+      }
+    }
+  }
+}
+
 TEST(Case24, PaddedRowOfABatch) {
   Bench bench(Generated(Small({1, 1, 1, 1}, {0, 40, 3, 17})));
   bench.Store();

@@ -137,42 +137,36 @@ std::string Describe(const DrawnCase& drawn) {
   return text;
 }
 
-// Weights narrowed to bf16 pass their bound of 4e-3 now and then, where values
-// cancel: 4 of 20,000 drawn cases, all of extend over a V of bf16, by up to 8
-// %.
-constexpr double kBf16WeightSlack = 1.1;
+struct DrawnResult {
+  std::string failures;   // "" = none
+  bool attended = false;  // an attention kernel ran
+  double out_ratio = 0;   // largest error of an output over its bound
+};
 
-bool WithinSlack(const AttentionCase& problem, const KernelResult& result) {
-  return problem.v.format->element == Element::kBf16 &&
-         result.errors.out_ratio > 1 &&
-         result.errors.out_ratio <= kBf16WeightSlack &&
-         result.errors.lse_ratio <= 1;
-}
-
-// What went wrong; "" = nothing. Sets *attended if an attention kernel ran.
-std::string RunDrawn(int f, int c, bool* attended) {
+DrawnResult RunDrawn(int f, int c) {
   const KernelFamily& family = Families()[f];
   const DrawnCase drawn = DrawCase(family, Flags().random_seed, f, c);
   const absl::StatusOr<AttentionCase> problem = GenerateCase(drawn.options);
-  std::string failures;
+  DrawnResult outcome;
   const auto fail = [&](absl::string_view what) {
-    absl::StrAppend(&failures, Reproduction(family.gpu, f, c), "\n  ",
+    absl::StrAppend(&outcome.failures, Reproduction(family.gpu, f, c), "\n  ",
                     absl::StrJoin(family.Specs(), " "), "\n  ", Describe(drawn),
                     "\n  ", what, "\n");
   };
   if (!problem.ok()) {
     fail(problem.status().message());
-    return failures;
+    return outcome;
   }
   const CaseRun run = RunCase(EngineOf(family.gpu), *problem, drawn.layout, 1);
   for (const KernelResult& result : run.results) {
-    if (!result.status.ok() && !WithinSlack(*problem, result)) {
+    if (!result.status.ok()) {
       fail(absl::StrCat(result.kernel, ": ", result.status.message()));
     } else if (result.kernel != "store") {
-      *attended = true;
+      outcome.attended = true;
     }
+    outcome.out_ratio = std::max(outcome.out_ratio, result.errors.out_ratio);
   }
-  return failures;
+  return outcome;
 }
 
 // The families of a block and the cases of each, one after another.
@@ -218,26 +212,25 @@ TEST_P(RandomCases, MatchTheReference) {
   std::atomic<size_t> next = 0;
   std::atomic<int> attended = 0;
   std::vector<std::string> failures;
-  std::mutex mutex;  // guards failures
+  double out_ratio = 0;
+  std::mutex mutex;  // guards failures and out_ratio
   for (const auto& [f, c] : cases) EngineOf(Families()[f].gpu);
   const auto work = [&] {
     for (size_t i = next++; i < cases.size(); i = next++) {
-      bool ran = false;
-      const std::string failed =
-          RunDrawn(cases[i].first, cases[i].second, &ran);
-      if (ran) ++attended;
-      if (failed.empty()) continue;
+      const DrawnResult result = RunDrawn(cases[i].first, cases[i].second);
+      if (result.attended) ++attended;
       std::lock_guard lock(mutex);
-      failures.push_back(failed);
+      out_ratio = std::max(out_ratio, result.out_ratio);
+      if (!result.failures.empty()) failures.push_back(result.failures);
     }
   };
   std::vector<std::thread> workers;
   for (int i = 1; i < threads; ++i) workers.emplace_back(work);
   work();
   for (std::thread& worker : workers) worker.join();
-  std::printf("seed %llu, %d cases\n",
+  std::printf("seed %llu, %d cases, output errors up to %.3f of the bound\n",
               static_cast<unsigned long long>(Flags().random_seed),
-              static_cast<int>(cases.size()));
+              static_cast<int>(cases.size()), out_ratio);
   constexpr size_t kShown = 5;
   for (size_t i = 0; i < std::min(kShown, failures.size()); ++i) {
     ADD_FAILURE() << failures[i];

@@ -20,12 +20,6 @@
 
 namespace kvforge::kernels {
 
-__device__ constexpr int Log2OfPower(int power) {
-  int log2 = 0;
-  while (power >> log2 > 1) ++log2;
-  return log2;
-}
-
 // Consumer warp w of a block serves kv head w % heads of its unit, and of each
 // step group w / heads.
 struct HeadSplit {
@@ -50,15 +44,10 @@ struct HeadSplit {
     return warp & (heads - 1);
   }
   __device__ __forceinline__ int Part(int warp) const { return warp >> shift; }
-
-  // Steps that so many groups of 16 keys take: ceil(groups / parts). The parts
-  // are a constant times a power of two, which takes no division.
-  __device__ __forceinline__ int StepsOf(int groups) const {
-    constexpr int kMostHeads = spec::kWarps & -spec::kWarps;
-    constexpr int kLeastParts = spec::kWarps / kMostHeads;
-    const int factor_log2 = Log2OfPower(kMostHeads) - shift;
-    const int rounded = groups + (1 << factor_log2) - 1;
-    return ((rounded >> factor_log2) + kLeastParts - 1) / kLeastParts;
+  // x / parts
+  __device__ __forceinline__ int ByParts(int x) const {
+    if constexpr ((spec::kWarps & (spec::kWarps - 1)) != 0) return x / parts;
+    return (x << shift) / spec::kWarps;
   }
 };
 
@@ -81,7 +70,7 @@ __device__ __forceinline__ int EndGroup(const AttentionArgs& args,
 
 // The units of one sequence.
 struct SequenceWork {
-  int tiles = 0;  // of query rows
+  int units = 0;
   int steps = 0;  // of each unit
 
   SequenceWork() = default;
@@ -90,17 +79,25 @@ struct SequenceWork {
     const int q_len = arch::LoadGlobal<int>(args.q_indptr + batch + 1) -
                       arch::LoadGlobal<int>(args.q_indptr + batch);
     const int kv_len = arch::LoadGlobal<int>(args.kv_lens + batch);
-    tiles = q_len > 0
-                ? (q_len * spec::kGroup + spec::kBlockM - 1) / spec::kBlockM
-                : 0;
+    const int row_tiles =
+        q_len > 0 ? (q_len * spec::kGroup + spec::kBlockM - 1) / spec::kBlockM
+                  : 0;
+    units = row_tiles * split.blocks;
     const ops::KeyRange keys = SequenceKeys(kv_len > 0 ? kv_len : 0, q_len);
-    const int some = split.StepsOf(EndGroup(args, keys) - FirstGroup(keys));
-    steps = some > 1 ? some : 1;
+    const int groups = EndGroup(args, keys) - FirstGroup(keys);
+    steps = groups > split.parts ? split.ByParts(groups + split.parts - 1) : 1;
   }
-  __device__ __forceinline__ i64 All(const HeadSplit& split) const {
-    return static_cast<i64>(tiles * split.blocks) * steps;
+  __device__ __forceinline__ i64 All() const {
+    return static_cast<i64>(units) * steps;
   }
 };
+
+// a / b, both positive: 32 bits nearly always do, at a third of the time. Once
+// in the text: what runs once a block costs the fetch of its instructions.
+__device__ __noinline__ i64 Divide(i64 a, i64 b) {
+  if ((a | b) >> 32 == 0) return static_cast<u32>(a) / static_cast<u32>(b);
+  return a / b;
+}
 
 __device__ __forceinline__ i64 ShuffleFrom(i64 x, int lane) {
   const u32 low = arch::ShuffleFrom(static_cast<u32>(x), lane);
@@ -111,47 +108,46 @@ __device__ __forceinline__ i64 ShuffleFrom(i64 x, int lane) {
 // What the whole launch has to do, and a block's share of it.
 struct DecodePlan {
   i64 total;
-  i64 chunk;  // steps of one block, 1 at least
+  i64 chunk;           // steps of one block, 1 at least
+  SequenceWork first;  // of sequence `lane`, where there is one
 
-  // All lanes of a warp; every warp finds the same.
+  // All lanes of a warp.
   __device__ __forceinline__ DecodePlan(const AttentionArgs& args,
                                         const HeadSplit& split, int lane) {
     total = 0;
     int fewest = 0x7fffffff;
     int most = 0;
-    // So many sequences of a lane are read at once.
-    constexpr int kAhead = 4;
-#pragma unroll 1
-    for (int first = lane; first - lane < args.batch; first += 32 * kAhead) {
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        const int batch = first + 32 * i;
-        const bool exists = batch < args.batch;
-        const SequenceWork work(args, split, exists ? batch : 0);
-        if (!exists || work.tiles == 0) continue;
-        total += work.All(split);
-        fewest = work.steps < fewest ? work.steps : fewest;
-        most = work.steps > most ? work.steps : most;
-      }
+#pragma unroll 4
+    for (int batch = lane; batch < args.batch; batch += 32) {
+      const SequenceWork work(args, split, batch);
+      if (batch == lane) first = work;
+      if (work.units == 0) continue;
+      total += work.All();
+      fewest = work.steps < fewest ? work.steps : fewest;
+      most = work.steps > most ? work.steps : most;
     }
-#pragma unroll
-    for (int mask = 1; mask < 32; mask *= 2) {
+    // Lanes of no sequence have nothing to add.
+#pragma unroll 1
+    for (int mask = 1; mask < 32 && mask < args.batch; mask *= 2) {
       total += ShuffleFrom(total, lane ^ mask);
       const int other_fewest = arch::ShuffleXor(fewest, mask);
       fewest = other_fewest < fewest ? other_fewest : fewest;
       const int other_most = arch::ShuffleXor(most, mask);
       most = other_most > most ? other_most : most;
     }
+    total = ShuffleFrom(total, 0);
+    fewest = arch::ShuffleFrom(fewest, 0);
+    most = arch::ShuffleFrom(most, 0);
     const i64 blocks = arch::BlockCount();
-    chunk = (total + blocks - 1) / blocks;
+    chunk = Divide(total + blocks - 1, blocks);
     if (chunk < 1) chunk = 1;
     if (fewest == most) {
       i64 even;
       if (chunk < most) {
-        const int parts = most / static_cast<int>(chunk);
-        even = (most + parts - 1) / parts;
+        const i64 parts = Divide(most, chunk);
+        even = Divide(most + parts - 1, parts);
       } else {
-        even = (chunk + most - 1) / most * most;
+        even = Divide(chunk + most - 1, most) * most;
       }
       if (even - chunk <= chunk / 16) chunk = even;
     }
@@ -160,12 +156,12 @@ struct DecodePlan {
 
 // The segments of a block, in order.
 struct SegmentWalk {
-  i64 left;  // steps of the block, from the segment's first on
+  i64 position;  // of the segment's first step in the line
+  i64 left;      // steps of the block from there on
   int batch;
-  int tiles;  // of query rows, of the sequence
+  int units;  // of the sequence
   int steps;  // of each of its units
-  int tile;   // of the unit
-  int run;    // of kv heads, of the unit
+  int unit;   // of the sequence
   int step;   // of the unit: the segment's first
 
   __device__ __forceinline__ bool Done() const { return left <= 0; }
@@ -181,21 +177,22 @@ struct SegmentWalk {
   __device__ __forceinline__ void Start(const AttentionArgs& args,
                                         const HeadSplit& split,
                                         const DecodePlan& plan, int lane) {
-    const i64 position = arch::BlockIndex() * plan.chunk;
+    position = arch::BlockIndex() * plan.chunk;
     left = plan.total - position;
     if (left > plan.chunk) left = plan.chunk;
     if (Done()) return;
     i64 before = 0;  // steps of the sequences of earlier rounds
     for (int first = 0;; first += 32) {
       i64 mine = 0;
-      SequenceWork work;
-      if (first + lane < args.batch) {
+      SequenceWork work = plan.first;
+      if (first > 0 && first + lane < args.batch) {
         work = SequenceWork(args, split, first + lane);
-        mine = work.All(split);
       }
+      if (first + lane < args.batch) mine = work.All();
       i64 through = mine;  // of this lane's sequence and those before it
-#pragma unroll
-      for (int distance = 1; distance < 32; distance *= 2) {
+#pragma unroll 1
+      for (int distance = 1; distance < 32 && distance < args.batch;
+           distance *= 2) {
         const i64 other = ShuffleFrom(through, (lane - distance) & 31);
         if (lane >= distance) through += other;
       }
@@ -203,18 +200,17 @@ struct SegmentWalk {
       const bool here = offset >= 0 && offset < mine;
       if (arch::WarpAny(here)) {
         int owner = here ? lane : 0;
-#pragma unroll
-        for (int mask = 1; mask < 32; mask *= 2) {
+#pragma unroll 1
+        for (int mask = 1; mask < 32 && mask < args.batch; mask *= 2) {
           owner |= arch::ShuffleXor(owner, mask);
         }
+        owner = arch::ShuffleFrom(owner, 0);
         batch = first + owner;
-        tiles = arch::ShuffleFrom(work.tiles, owner);
+        units = arch::ShuffleFrom(work.units, owner);
         steps = arch::ShuffleFrom(work.steps, owner);
         const i64 inside = ShuffleFrom(offset, owner);
-        const int unit = static_cast<int>(inside / steps);
+        unit = static_cast<int>(Divide(inside, steps));
         step = static_cast<int>(inside - static_cast<i64>(unit) * steps);
-        tile = unit / split.blocks;
-        run = unit - tile * split.blocks;
         return;
       }
       before += ShuffleFrom(through, 31);
@@ -223,28 +219,71 @@ struct SegmentWalk {
 
   __device__ __forceinline__ void Next(const AttentionArgs& args,
                                        const HeadSplit& split) {
-    left -= EndStep() - step;
+    const int taken = EndStep() - step;
+    position += taken;
+    left -= taken;
     step = 0;
-    ++run;
-    if (Done() || run < split.blocks) return;
-    run = 0;
-    ++tile;
-    if (tile < tiles) return;
-    tile = 0;
+    ++unit;
+    if (Done() || unit < units) return;
+    unit = 0;
     do {
       ++batch;
       const SequenceWork work(args, split, batch);
-      tiles = work.tiles;
+      units = work.units;
       steps = work.steps;
-    } while (tiles == 0);
+    } while (units == 0);
   }
 
   // The unit's first kv head.
   __device__ __forceinline__ int FirstHead(const HeadSplit& split) const {
-    return run * split.heads;
+    return unit % split.blocks * split.heads;
   }
-  __device__ __forceinline__ int FirstRow(const HeadSplit&) const {
-    return tile * spec::kBlockM;
+  __device__ __forceinline__ int FirstRow(const HeadSplit& split) const {
+    return unit / split.blocks * spec::kBlockM;
+  }
+};
+
+// What a block does, found by one warp and passed on through shared memory.
+struct BlockShare {
+  SegmentWalk segment;  // the block's first
+  i64 chunk;            // DecodePlan::chunk
+
+  // Lane 0's; `at`: kShareBytes of shared memory, 16-byte aligned.
+  __device__ __forceinline__ void Store(u32 at) const {
+    const auto word = [](i64 x, int half) {
+      return static_cast<u32>(x >> (32 * half));
+    };
+    U32x4 words[3];
+    words[0].v[0] = word(segment.position, 0);
+    words[0].v[1] = word(segment.position, 1);
+    words[0].v[2] = word(segment.left, 0);
+    words[0].v[3] = word(segment.left, 1);
+    words[1].v[0] = word(chunk, 0);
+    words[1].v[1] = word(chunk, 1);
+    words[1].v[2] = static_cast<u32>(segment.batch);
+    words[1].v[3] = static_cast<u32>(segment.units);
+    words[2].v[0] = static_cast<u32>(segment.steps);
+    words[2].v[1] = static_cast<u32>(segment.unit);
+    words[2].v[2] = static_cast<u32>(segment.step);
+    words[2].v[3] = 0;
+#pragma unroll
+    for (int i = 0; i < 3; ++i) arch::StoreShared(at + 16 * i, words[i]);
+  }
+  __device__ __forceinline__ void Load(u32 at) {
+    const auto join = [](u32 low, u32 high) {
+      return static_cast<i64>(static_cast<u64>(high) << 32 | low);
+    };
+    U32x4 words[3];
+#pragma unroll
+    for (int i = 0; i < 3; ++i) words[i] = arch::LoadShared<U32x4>(at + 16 * i);
+    segment.position = join(words[0].v[0], words[0].v[1]);
+    segment.left = join(words[0].v[2], words[0].v[3]);
+    chunk = join(words[1].v[0], words[1].v[1]);
+    segment.batch = static_cast<int>(words[1].v[2]);
+    segment.units = static_cast<int>(words[1].v[3]);
+    segment.steps = static_cast<int>(words[2].v[0]);
+    segment.unit = static_cast<int>(words[2].v[1]);
+    segment.step = static_cast<int>(words[2].v[2]);
   }
 };
 

@@ -105,6 +105,8 @@ __device__ __forceinline__ void ProduceBoxes(const DecodeArgs& args,
               state.first_token, state.last_token, group_key, lane);
           if (lane == warp) mine.valid &= picked;
         }
+        // What no row sees is not copied, so it must not be read.
+        if (mine.valid == 0) mine.group.keys = {0, 0};
       }
       const int entry = key / spec::kPageSize;
       if constexpr (spec::kSparseBlock > 0) {

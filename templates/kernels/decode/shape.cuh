@@ -69,11 +69,15 @@ struct DecodeShape {
       spec::kWarps * (KGroup::kScaleBytes + VGroup::kScaleBytes);
 
   // The warps' partial rows meet here, so many tiles of 16 channels at a time:
-  // f32 channels, then max2, ref2, sum and a pad.
-  static constexpr int kRoundTiles = kMTiles < 4 ? kMTiles : 4;
-  static constexpr int kExchangeRowBytes = kRoundTiles * 64 + 16;
+  // of each tile of 8 rows pairs of f32 channels, padded so that a row's lie in
+  // all banks, then max2, ref2, sum and a pad a row.
+  static constexpr int kRoundTiles = 4;
+  static constexpr int kExchangePitch = 264;
+  static constexpr int kExchangeTileBytes =
+      2 * kRoundTiles * kExchangePitch + 8 * 16;
   static constexpr int kExchangeBytes =
-      spec::kWarps * spec::kBlockM * kExchangeRowBytes;
+      spec::kWarps * kRowTiles * kExchangeTileBytes;
+  static_assert(kMTiles >= kRoundTiles);
 
   // Bytes from the start of shared memory, where the stages are.
   static constexpr int kScales = spec::kStages * kStageBytes;
@@ -84,7 +88,8 @@ struct DecodeShape {
   static constexpr int kNotes = kExchange + kExchangeBytes;
   static constexpr int kArrivals = kNotes + 16 * spec::kStages * spec::kWarps;
   // Two barriers a stage: filled, and free again.
-  static constexpr int kBarriers = kArrivals + 16;
+  static constexpr int kShare = kArrivals + 16;
+  static constexpr int kBarriers = kShare + 48;
   static constexpr int kSharedBytes = kBarriers + 16 * spec::kStages;
 
   static_assert(spec::kBlockN == 16 * spec::kWarps);

@@ -44,9 +44,9 @@ struct KSide {
   static __device__ u32 BlockScalePair(u32 first, u32 second) {
     return formats::E4m3ScalePairHardware(first, second);
   }
-  // Four codes in consecutive bits of (lo, hi) to two pairs of operands.
-  static __device__ void Decode4(u32 lo, u32 /*hi*/, u32 block_scales, u32 (&out)[2]) {
-    formats::E2m1ToF16Placed4(lo, out);
+  // The codes in lo's low (hi 0) or high nibbles to two pairs of operands.
+  static __device__ void Decode4(u32 lo, u32 hi, u32 block_scales, u32 (&out)[2]) {
+    formats::E2m1ToF16Placed4(lo, hi, out);
     out[0] = arch::MulF16x2(out[0], block_scales);
     out[1] = arch::MulF16x2(out[1], block_scales);
   }
@@ -65,9 +65,9 @@ struct VSide {
   static __device__ u32 BlockScalePair(u32 first, u32 second) {
     return formats::E4m3ScalePairHardware(first, second);
   }
-  // Four codes in consecutive bits of (lo, hi) to two pairs of operands.
-  static __device__ void Decode4(u32 lo, u32 /*hi*/, u32 block_scales, u32 (&out)[2]) {
-    formats::E2m1ToF16Placed4(lo, out);
+  // The codes in lo's low (hi 0) or high nibbles to two pairs of operands.
+  static __device__ void Decode4(u32 lo, u32 hi, u32 block_scales, u32 (&out)[2]) {
+    formats::E2m1ToF16Placed4(lo, hi, out);
     out[0] = arch::MulF16x2(out[0], block_scales);
     out[1] = arch::MulF16x2(out[1], block_scales);
   }

@@ -40,9 +40,9 @@ struct KSide {
   static __device__ float BlockFactor(u32 code);
   // Two block scale codes to a pair of operands.
   static __device__ u32 BlockScalePair(u32 first, u32 second);
-  // Four codes in consecutive bits of (lo, hi) to two pairs of operands.
-  static __device__ void Decode4(u32 lo, u32 /*hi*/, u32 /*block_scales*/, u32 (&out)[2]) {
-    formats::Uint4ToF16Offset4(lo, out);
+  // The codes in lo's low (hi 0) or high nibbles to two pairs of operands.
+  static __device__ void Decode4(u32 lo, u32 hi, u32 /*block_scales*/, u32 (&out)[2]) {
+    formats::Uint4ToF16Offset4(lo, hi, out);
   }
 };
 struct VSide {
@@ -57,9 +57,9 @@ struct VSide {
   static __device__ float BlockFactor(u32 code);
   // Two block scale codes to a pair of operands.
   static __device__ u32 BlockScalePair(u32 first, u32 second);
-  // Four codes in consecutive bits of (lo, hi) to two pairs of operands.
-  static __device__ void Decode4(u32 lo, u32 /*hi*/, u32 /*block_scales*/, u32 (&out)[2]) {
-    formats::Uint4ToF16Offset4(lo, out);
+  // The codes in lo's low (hi 0) or high nibbles to two pairs of operands.
+  static __device__ void Decode4(u32 lo, u32 hi, u32 /*block_scales*/, u32 (&out)[2]) {
+    formats::Uint4ToF16Offset4(lo, hi, out);
   }
 };
 

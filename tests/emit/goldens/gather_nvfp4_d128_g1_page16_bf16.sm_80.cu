@@ -24,9 +24,9 @@ struct KSide {
   static constexpr bool kChannelScale = false;  // given, in place of Scale
   // Codes are values.
   static constexpr bool kPlain = false;
-  // Four codes in consecutive bits of (lo, hi) to two pairs.
-  static __device__ void Decode4(u32 lo, u32 /*hi*/, u32 (&out)[2]) {
-    formats::E2m1ToF16Placed4(lo, out);
+  // The codes in lo's low (hi 0) or high nibbles to two pairs.
+  static __device__ void Decode4(u32 lo, u32 hi, u32 (&out)[2]) {
+    formats::E2m1ToF16Placed4(lo, hi, out);
   }
   // The scale of a block from its code; kBlock > 0 only.
   static __device__ float BlockScale(u32 code) {
@@ -53,9 +53,9 @@ struct VSide {
   static constexpr bool kChannelScale = false;  // given, in place of Scale
   // Codes are values.
   static constexpr bool kPlain = false;
-  // Four codes in consecutive bits of (lo, hi) to two pairs.
-  static __device__ void Decode4(u32 lo, u32 /*hi*/, u32 (&out)[2]) {
-    formats::E2m1ToF16Placed4(lo, out);
+  // The codes in lo's low (hi 0) or high nibbles to two pairs.
+  static __device__ void Decode4(u32 lo, u32 hi, u32 (&out)[2]) {
+    formats::E2m1ToF16Placed4(lo, hi, out);
   }
   // The scale of a block from its code; kBlock > 0 only.
   static __device__ float BlockScale(u32 code) {
