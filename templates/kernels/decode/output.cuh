@@ -495,18 +495,18 @@ __device__ __forceinline__ void MergeSlots(const DecodeArgs& args,
         }
       }
     }
+    // Divides in base 2: the logarithm is wanted besides. An empty row has x 0.
     const bool empty = top2 == ops::NegativeInfinity();
+    const float total2 = empty ? 0.0f : arch::Log2(total);
     if (mine) {
-      if (!empty) {
+      const float inverse = arch::Exp2(-total2);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) x[j] = x[j] / total;
-      }
+      for (int j = 0; j < 4; ++j) x[j] *= inverse;
       u8* const out = OutRow(args, sequence, row);
       StoreOut(out, channel, x);
     }
     if (item % kParts == 0 && lane == 0) {
-      const float lse = empty ? top2 : (top2 + arch::Log2(total)) * ops::kLn2;
-      StoreLse(args, sequence, row, lse);
+      StoreLse(args, sequence, row, (top2 + total2) * ops::kLn2);
     }
   }
 }

@@ -151,12 +151,13 @@ __device__ __forceinline__ void ProduceBoxes(const DecodeArgs& args,
       }
       const bool copies_blocks = narrow_blocks && mine.valid != 0;
       if (arch::WarpAny(copies_rows || copies_blocks)) {
-#pragma unroll 2
+        constexpr int kUnroll = kNarrowBlocks ? 2 : 1;  // where it is the rule
+#pragma unroll kUnroll
         for (int warp = 0; warp < spec::kWarps; warp += 1 << shift) {
           const u32 valid = arch::ShuffleFrom(mine.valid, warp);
           const int page = arch::ShuffleFrom(mine.page, warp);
           const int slot = arch::ShuffleFrom(key, warp) % spec::kPageSize;
-          const int head = arch::ShuffleFrom(mine.head, warp);
+          const int head = state.first_head + split.Head(warp);
           if (valid == 0) continue;
           const ops::GroupPlace to = place(stage.index, warp);
           const auto offset = [&](const StridedBytes& plane) {
@@ -184,9 +185,9 @@ __device__ __forceinline__ void ProduceBoxes(const DecodeArgs& args,
         for (int warp = 0; warp < spec::kWarps; ++warp) {
           const u32 valid = arch::ShuffleFrom(mine.valid, warp);
           const int group_key = arch::ShuffleFrom(key, warp);
-          const int head = arch::ShuffleFrom(mine.head, warp);
           const int keys_first = arch::ShuffleFrom(mine.group.keys.first, warp);
           const int keys_end = arch::ShuffleFrom(mine.group.keys.end, warp);
+          const int head = state.first_head + split.Head(warp);
           ops::GroupPages<spec::kPageSize, spec::kCustomMask> pages;
           pages.page = arch::ShuffleFrom(mine.page, warp);
           if constexpr (spec::kCustomMask) pages.picked = valid;
