@@ -67,8 +67,9 @@ struct ExtendShape {
   // registers: beside a full output and the terms of a format, or features.
   static constexpr bool kShort =
       kFeatures ||
-      (kMTiles * kNTiles >= 32 && (KSide::kRowMinimum || VSide::kRowMinimum ||
-                                   kDotBlocks || kWeightBlocks));
+      (kMTiles * kNTiles >= 32 &&
+       (KSide::kRowMinimum || VSide::kRowMinimum || KSide::kBlock > 0 ||
+        VSide::kBlock > 0 || spec::kHeadDim < spec::kValueDim));
 
   static constexpr int kQueryBytes =
       kQueryParts * spec::kBlockM * spec::kHeadDim * 2;
