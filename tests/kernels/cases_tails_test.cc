@@ -161,6 +161,7 @@ TEST(DecodeGrid, OfManyHeadsReadsTheirScalesTogether) {
   options.head_dim = 128;
   options.num_kv_heads = 8;
   options.num_q_heads = 16;
+  options.page_size = 64;
   const AttentionCase problem = Generated(options);
   for (int layout = 0; layout < 4; ++layout) {
     Bench bench(problem, layout);
