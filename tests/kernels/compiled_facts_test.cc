@@ -46,6 +46,7 @@ struct KnownSpill {
 constexpr KnownSpill kKnownSpills[] = {
     {"extend/mxfp8/d256/g4/page16/bf16", 96},
     {"extend/mxfp4/d256/g4/page16/bf16", 40},
+    {"extend/bf16/d128/g4/page16/bf16", 12},
 };
 
 int KnownSpillBytes(const std::string& spec) {
