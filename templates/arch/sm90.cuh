@@ -5,6 +5,14 @@
 
 #include "kernels/tensor_map.h"
 
+// Where a tensor copy lands: this block's memory. sm_90 knows only addresses of
+// a cluster. On sm_120 those cost a comparison and a call where none is needed.
+#if __CUDA_ARCH__ >= 1000
+#define KVFORGE_TENSOR_COPY_TO "shared::cta"
+#else
+#define KVFORGE_TENSOR_COPY_TO "shared::cluster"
+#endif
+
 namespace kvforge::arch {
 
 // Whether a grid may start before the one ahead of it in its stream has ended.
@@ -41,13 +49,12 @@ __device__ __forceinline__ void TensorCopy(u32 shared, const TensorMap& map,
                                            const int (&at)[5], u32 barrier) {
   u64 policy;
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  asm volatile(
-      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::"
-      "bytes.L2::cache_hint [%0], [%1, {%2, %3, %4, %5, %6}], [%7], %8;" ::"r"(
-          shared),
-      "l"(&map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]),
-      "r"(barrier), "l"(policy)
-      : "memory");
+  asm volatile("cp.async.bulk.tensor.5d." KVFORGE_TENSOR_COPY_TO
+               ".global.mbarrier::complete_tx::bytes.L2::cache_hint "
+               "[%0], [%1, {%2, %3, %4, %5, %6}], [%7], %8;" ::"r"(shared),
+               "l"(&map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]),
+               "r"(at[4]), "r"(barrier), "l"(policy)
+               : "memory");
 }
 
 }  // namespace kvforge::arch
