@@ -1,0 +1,109 @@
+// How a block of extend is laid out: rows, channels and keys of a warp, shared
+// memory, and what a thread keeps in registers from tile to tile.
+#ifndef KVFORGE_TEMPLATES_KERNELS_EXTEND_SHAPE_CUH_
+#define KVFORGE_TEMPLATES_KERNELS_EXTEND_SHAPE_CUH_
+
+#include "ops/custom_mask.cuh"
+#include "ops/fragments.cuh"
+#include "ops/key_tile.cuh"
+#include "ops/query_row.cuh"
+#include "ops/score_bias.cuh"
+#include "ops/softmax.cuh"
+
+namespace kvforge::kernels {
+
+using spec::KSide;
+using spec::VSide;
+
+struct ExtendShape {
+  using KGroup = ops::KeyGroup<KSide, spec::kHeadDim>;
+  using VGroup = ops::KeyGroup<VSide, spec::kValueDim>;
+  using KOrder = ops::ChannelOrder<KSide, spec::kHeadDim>;
+  using VOrder = ops::ValueOrder<VSide, spec::kValueDim>;
+  static constexpr bool kDotBlocks = ops::kBlockFactors<KSide>;
+  static constexpr bool kWeightBlocks = ops::kBlockFactors<VSide>;
+
+  static constexpr int kThreads = spec::kWarps * 32;
+  static constexpr int kDimSplit = (spec::kValueDim + 255) / 256;
+  static constexpr int kRowWarps = spec::kWarps / kDimSplit;
+  static constexpr int kWarpRows = spec::kBlockM / kRowWarps;
+  static constexpr int kMTiles = kWarpRows / 16;
+  static constexpr int kRuns = VOrder::kRuns / kDimSplit;  // V runs of a warp
+  static constexpr int kNTiles = kRuns * VOrder::kLaneChannels;
+  static constexpr int kQueryParts =
+      ops::kQueryParts<spec::QueryElement, spec::ScoreOperand,
+                       KSide::kChannelScale>;
+  // Whether what heavy weights lose when they are narrowed goes into a second
+  // product, see ops/softmax.cuh.
+  static constexpr bool kTwoPartWeights =
+      formats::kSameElement<spec::ValueOperand, formats::Bf16Operand>;
+  static_assert(!kTwoPartWeights ||
+                (!spec::kValueWeightScaled && !kWeightBlocks));
+  // Keys are seen one by one, not only as a range.
+  static constexpr bool kPicked = spec::kCustomMask || spec::kSparseBlock > 0;
+  // Keys whose scores a warp holds at once: fewer where the output and the
+  // query take most of the registers, the sooner if features take some.
+  static constexpr bool kFeatures = kPicked || ops::kScoreBias;
+  static constexpr int kStepKeys =
+      spec::kBlockN % 32 == 0 &&
+              (kMTiles == 1 ? !kFeatures || kNTiles <= 16 : kNTiles <= 12) &&
+              (kQueryParts == 1 || kNTiles < 32)
+          ? 32
+          : 16;
+
+  // Whether addresses of copies, kept from tile to tile, would not fit the
+  // registers: beside a full output and the terms of a format, or features.
+  static constexpr bool kShort =
+      kFeatures ||
+      (kMTiles * kNTiles >= 32 &&
+       (KSide::kRowMinimum || VSide::kRowMinimum || KSide::kBlock > 0 ||
+        VSide::kBlock > 0 || spec::kHeadDim < spec::kValueDim));
+
+  static constexpr int kQueryBytes =
+      kQueryParts * spec::kBlockM * spec::kHeadDim * 2;
+  static constexpr int kGroups = spec::kBlockN / ops::kGroupKeys;
+  static constexpr int kStageBytes =
+      kGroups * (KGroup::kBytes + VGroup::kBytes);
+  static constexpr int kSharedBytes = kQueryBytes + spec::kStages * kStageBytes;
+
+  static_assert(spec::kWarps % kDimSplit == 0);
+  static_assert(kWarpRows == 16 || kWarpRows == 32);
+  static_assert(VOrder::kRuns % kDimSplit == 0);
+  static_assert(spec::kBlockN % ops::kGroupKeys == 0);
+};
+
+// A stage's groups of K, then those of V.
+__device__ __forceinline__ ops::GroupPlace KeysAt(u32 stage, int group) {
+  using Group = ExtendShape::KGroup;
+  return ops::PlaceAt<Group>(stage + group * Group::kBytes);
+}
+__device__ __forceinline__ ops::GroupPlace ValuesAt(u32 stage, int group) {
+  using Group = ExtendShape::VGroup;
+  return ops::PlaceAt<Group>(
+      stage + ExtendShape::kGroups * ExtendShape::KGroup::kBytes +
+      group * Group::kBytes);
+}
+
+// This thread holds rows first_row + 8 * i, i = 0 .. kRows - 1, of its
+// sequence. Which keys a row sees is worked out again where a mask is needed:
+// few tiles need one, and registers are short.
+struct ExtendState {
+  using Shape = ExtendShape;
+  static constexpr int kRows = 2 * Shape::kMTiles;
+  int first_row;
+  float uniform[kRows];
+  float q_sum[kRows];  // of the row's channels
+  ops::SoftmaxRow softmax[kRows];
+  float heavy2[kRows];  // kTwoPartWeights only; see ops::HeavyScore2
+  static constexpr int kBlocks = Shape::kWeightBlocks ? Shape::kRuns : 1;
+  ops::BlockReference blocks[kRows][kBlocks];
+  float out[Shape::kMTiles][Shape::kNTiles][4];
+};
+
+// `x` again: a shuffle stays in its place, and what follows from its result is
+// not worked out ahead of it and kept. All lanes.
+__device__ __forceinline__ int Anew(int x) { return arch::ShuffleXor(x, 0); }
+
+}  // namespace kvforge::kernels
+
+#endif  // KVFORGE_TEMPLATES_KERNELS_EXTEND_SHAPE_CUH_
