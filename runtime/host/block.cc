@@ -12,14 +12,12 @@ namespace kvforge {
 namespace {
 
 constexpr std::align_val_t kArenaAlignment{1024};
-constexpr unsigned char kPoison = 0xff;
-constexpr uint32_t kTensorCopyAlignment = 128;
-
-std::string Hex(uint64_t address) {
-  return absl::StrCat("0x", absl::Hex(address));
-}
 
 }  // namespace
+
+std::string Block::Hex(uint64_t address) {
+  return absl::StrCat("0x", absl::Hex(address));
+}
 
 void Block::ArenaDeleter::operator()(unsigned char* arena) const {
   ::operator delete[](arena, kArenaAlignment);
@@ -33,7 +31,8 @@ Block::Block(HostEntry entry, const HostLaunch& launch, FiberStacks& stacks)
       arena_(new (kArenaAlignment) unsigned char[launch.shared_bytes + 1]),
       order_(launch.shared_bytes, warp_count_),
       copies_(launch.block_threads),
-      warps_(warp_count_) {
+      warps_(warp_count_),
+      products_(warp_count_) {
   for (int i = 0; i < launch.block_threads; ++i) {
     Fiber* fiber = new (stacks.Thread(i)) Fiber();
     fiber->thread.shared = arena_.get();
@@ -55,6 +54,7 @@ absl::Status Block::Run(int64_t block_index) {
   in_part_sync_ = 0;
   exited_ = 0;
   mbarriers_.clear();
+  named_.clear();
   for (int i = 0; i < launch_.block_threads; ++i) {
     fibers_[i]->thread.block_index = block_index;
     fibers_[i]->context = MakeFiber(stacks_.Thread(i), stacks_.UsableBytes(i),
@@ -63,6 +63,7 @@ absl::Status Block::Run(int64_t block_index) {
   }
   for (int warp = 0; warp < warp_count_; ++warp) {
     warps_[warp] = Warp();
+    products_[warp] = WarpProducts();
     schedule_.SetReady(warp, ~0u);
   }
   SwitchFiber(&main_, FiberAt(schedule_.Take()).context);
@@ -82,10 +83,15 @@ void Block::FiberMain(void* fiber) {
 void Block::CheckOrder(Fiber& self, const char* op, uint32_t offset, int bytes,
                        bool ordered) {
   if (ordered) return;
+  SetOrderError(self, op, offset, bytes);
+  Abandon();
+}
+
+void Block::SetOrderError(const Fiber& self, const char* op, uint32_t offset,
+                          int bytes) {
   SetError(self,
            absl::StrCat(op, " of ", bytes, " bytes at shared address ",
                         Hex(kHostSharedBase + offset), " ", order_.fault()));
-  Abandon();
 }
 
 void Block::SharedAccess(Fiber& self, HostAccess access, uint32_t offset,
@@ -127,6 +133,7 @@ void Block::Exit(Fiber& self) {
                  "land before the kernel ends; commit and wait for them"));
     Abandon();
   }
+  CheckProductsDone(self);
   if (warp.arrived != 0) {
     const int mate = std::countr_zero(warp.arrived) +
                      self.thread.thread_index / kWarpLanes * kWarpLanes;
@@ -201,135 +208,43 @@ void Block::PartSync(Fiber& self, int threads) {
   Suspend(self);
 }
 
-void Block::MbarrierInit(Fiber& self, uint32_t barrier, int count) {
-  constexpr int kBytes = 8;
-  if (Shared(self, barrier, kBytes) == nullptr) {
-    SetError(self, SharedFault("MbarrierInit", barrier, kBytes));
-    Abandon();
-  }
-  const uint32_t offset = barrier - kHostSharedBase;
-  if (count <= 0) {
-    SetError(self, absl::StrCat("MbarrierInit with a count of ", count,
-                                "; it is 1 or more; pass the number of "
-                                "arrivals of a phase"));
-    Abandon();
-  }
-  CheckOrder(self, "MbarrierInit", offset, kBytes,
-             order_.Write(self.thread.thread_index, offset, kBytes));
-  mbarriers_[offset] = Mbarrier{.count = count};
-}
-
-Mbarrier& Block::MbarrierAt(Fiber& self, const char* op, uint32_t barrier) {
-  constexpr int kBytes = 8;
-  const uint32_t offset = barrier - kHostSharedBase;
-  const auto found = mbarriers_.find(offset);
-  if (found == mbarriers_.end()) {
-    SetError(self, absl::StrCat(op, " at shared address ", Hex(barrier),
-                                ", where no mbarrier was made; MbarrierInit "
-                                "comes first; check the address"));
-    Abandon();
-  }
-  // Only the making of it writes these bytes.
-  CheckOrder(self, op, offset, kBytes,
-             order_.Read(self.thread.thread_index, offset, kBytes));
-  return found->second;
-}
-
-void Block::MbarrierArrive(Fiber& self, uint32_t barrier, bool with_copies) {
-  const char* op = with_copies ? "CpAsyncArrive" : "MbarrierArrive";
-  Mbarrier& mbarrier = MbarrierAt(self, op, barrier);
+void Block::NamedSync(Fiber& self, int number, int threads, bool wait) {
+  constexpr int kFirst = 2;
+  constexpr int kLast = 15;
   const int thread = self.thread.thread_index;
-  const int warp = thread / kWarpLanes;
-  if (with_copies) {
-    for (const AsyncCopies::Copy& copy : copies_[thread].TakeAll()) {
-      mbarrier.copies.push_back(copy);
-    }
+  NamedBarrier& barrier = named_[number];
+  if (number < kFirst || number > kLast || threads <= 0 ||
+      threads % kWarpLanes != 0 || threads > launch_.block_threads ||
+      (barrier.arrived != 0 && barrier.threads != threads)) {
+    SetError(self,
+             absl::StrCat("comes to named barrier ", number, " of ", threads,
+                          " threads; numbers are ", kFirst, " to ", kLast,
+                          ", threads whole warps of the block and the same for "
+                          "all that meet; let them agree"));
+    Abandon();
   }
-  uint32_t& lanes = mbarrier.lanes[warp];
+  barrier.threads = threads;
+  uint32_t& lanes = barrier.lanes[thread / kWarpLanes];
   lanes |= 1u << thread % kWarpLanes;
-  order_.Release(warp, /*all_lanes=*/lanes == ~0u, mbarrier.clock);
-  ++mbarrier.arrived;
-  EndPhaseIfComplete(mbarrier);
-}
-
-void Block::EndPhaseIfComplete(Mbarrier& mbarrier) {
-  if (mbarrier.arrived < mbarrier.count || mbarrier.bytes_due != 0) return;
-  for (const AsyncCopies::Copy& copy : mbarrier.copies) {
-    AsyncCopies::Land(copy);
-    order_.LandCopyAtBarrier(
-        static_cast<uint32_t>(copy.destination - arena_.get()), copy.bytes);
+  if (lanes == ~0u) {
+    order_.Release(thread / kWarpLanes, /*all_lanes=*/true, barrier.clock);
+    lanes = 0;
   }
-  for (const AsyncCopies::Copy& copy : mbarrier.tensor_copies) {
-    AsyncCopies::Land(copy);
-    order_.LandTensorCopy(
-        static_cast<uint32_t>(copy.destination - arena_.get()), copy.bytes,
-        mbarrier.clock);
+  if (wait) barrier.waiting.push_back(thread);
+  if (++barrier.arrived < threads) {
+    if (wait) {
+      WarpOf(self).in_named_sync |= 1u << thread % kWarpLanes;
+      Suspend(self);
+    }
+    return;
   }
-  for (const int waiter : mbarrier.waiting) {
-    warps_[waiter / kWarpLanes].in_mbarrier &= ~(1u << waiter % kWarpLanes);
+  for (const int waiter : barrier.waiting) {
+    order_.Acquire(waiter / kWarpLanes, barrier.clock);
+    warps_[waiter / kWarpLanes].in_named_sync &= ~(1u << waiter % kWarpLanes);
     schedule_.SetReady(waiter / kWarpLanes, 1u << waiter % kWarpLanes);
   }
-  mbarrier.EndPhase();
-}
-
-void Block::MbarrierExpect(Fiber& self, uint32_t barrier, uint32_t bytes) {
-  Mbarrier& mbarrier = MbarrierAt(self, "ExpectBytes", barrier);
-  mbarrier.bytes_due += bytes;
-  EndPhaseIfComplete(mbarrier);
-}
-
-void Block::TensorCopy(Fiber& self, uint32_t shared, const HostTensorMap& map,
-                       const int* at, uint32_t barrier) {
-  constexpr int kUnit = 16;
-  Mbarrier& mbarrier = MbarrierAt(self, "TensorCopy", barrier);
-  const int64_t bytes =
-      int64_t{map.box[0]} * map.box[1] * map.box[2] * map.box[3] * map.box[4];
-  const int thread = self.thread.thread_index;
-  const uint32_t offset = shared - kHostSharedBase;
-  const uint32_t lines = map.swizzle_bytes == 128  ? 7
-                         : map.swizzle_bytes == 64 ? 3
-                                                   : 0;
-  if (shared % kTensorCopyAlignment != 0 ||
-      int64_t{offset} + bytes > launch_.shared_bytes) {
-    SetError(self, SharedFault("TensorCopy", shared, static_cast<int>(bytes)));
-    Abandon();
-  }
-  self.thread.shared_high_water = std::max(
-      self.thread.shared_high_water, static_cast<uint32_t>(offset + bytes));
-  for (int64_t first = 0; first < bytes; first += kUnit) {
-    int64_t rest = first;
-    const unsigned char* source = map.base;
-    bool inside = true;
-    for (int i = 0; i < 5; ++i) {
-      const int64_t coordinate = at[i] + rest % map.box[i];
-      rest /= map.box[i];
-      inside &= coordinate >= 0 && coordinate < map.sizes[i];
-      source +=
-          coordinate * static_cast<int64_t>(i == 0 ? 1 : map.strides[i - 1]);
-    }
-    const uint32_t address = shared + static_cast<uint32_t>(first);
-    const uint32_t to =
-        (address ^ ((address >> 7 & lines) << 4)) - kHostSharedBase;
-    CheckOrder(self, "TensorCopy", to, kUnit,
-               order_.IssueCopy(thread, to, kUnit));
-    std::memset(arena_.get() + to, kPoison, kUnit);
-    // Outside of the array: zeros.
-    mbarrier.tensor_copies.push_back(
-        {arena_.get() + to, inside ? source : nullptr, kUnit});
-  }
-  mbarrier.bytes_due -= bytes;
-  EndPhaseIfComplete(mbarrier);
-}
-
-void Block::MbarrierWait(Fiber& self, uint32_t barrier, uint32_t parity) {
-  Mbarrier& mbarrier = MbarrierAt(self, "MbarrierWait", barrier);
-  const int thread = self.thread.thread_index;
-  if (!mbarrier.PhaseEnded(parity)) {
-    mbarrier.waiting.push_back(thread);
-    WarpOf(self).in_mbarrier |= 1u << thread % kWarpLanes;
-    Suspend(self);
-  }
-  order_.Acquire(thread / kWarpLanes, mbarrier.ended);
+  barrier = NamedBarrier();
+  if (wait) Suspend(self);
 }
 
 void Block::Collective(Fiber& self, HostCollective op, uint32_t* operands) {
@@ -364,6 +279,8 @@ void Block::Collective(Fiber& self, HostCollective op, uint32_t* operands) {
       LdMatrix(self, warp);
     } else if (op == kWarpSync) {
       order_.WarpSynced(first / kWarpLanes);
+    } else if (op >= kWgmma) {
+      RunProducts(self, warp);
     } else {
       RunRegisterOp(op, warp.operands);
     }
@@ -402,39 +319,6 @@ unsigned char* Block::Shared(Fiber& fiber, uint32_t address, uint32_t bytes) {
   fiber.thread.shared_high_water =
       std::max(fiber.thread.shared_high_water, static_cast<uint32_t>(end));
   return arena_.get() + offset;
-}
-
-void Block::CpAsync(Fiber& self, uint32_t shared, const void* global, int bytes,
-                    bool valid) {
-  const uint64_t source = reinterpret_cast<uintptr_t>(global);
-  if (source % bytes != 0 || (valid && source == 0)) {
-    SetError(self, GlobalFault("CpAsync", source, bytes));
-    Abandon();
-  }
-  unsigned char* const destination = Shared(self, shared, bytes);
-  if (destination == nullptr) {
-    SetError(self, SharedFault("CpAsync", shared, bytes));
-    Abandon();
-  }
-  const uint32_t offset = shared - kHostSharedBase;
-  CheckOrder(self, "CpAsync", offset, bytes,
-             order_.IssueCopy(self.thread.thread_index, offset, bytes));
-  std::memset(destination, kPoison, bytes);
-  copies_[self.thread.thread_index].Add(
-      {destination, valid ? global : nullptr, bytes});
-}
-
-void Block::CpAsyncCommit(Fiber& self) {
-  copies_[self.thread.thread_index].Commit();
-}
-
-void Block::CpAsyncWait(Fiber& self, int pending) {
-  const int thread = self.thread.thread_index;
-  copies_[thread].Wait(pending, [&](const AsyncCopies::Copy& copy) {
-    order_.LandCopy(thread,
-                    static_cast<uint32_t>(copy.destination - arena_.get()),
-                    copy.bytes);
-  });
 }
 
 void Block::BadAccess(Fiber& self, HostAccess access, uint64_t address,
@@ -497,6 +381,7 @@ std::string Block::Waiting() const {
     add(i, warps_[i].in_barrier, "BlockSync");
     add(i, warps_[i].in_part_sync, "PartSync");
     add(i, warps_[i].in_mbarrier, "MbarrierWait");
+    add(i, warps_[i].in_named_sync, "NamedSync");
     add(i, warps_[i].arrived, CollectiveName(warps_[i].op));
   }
   constexpr size_t kShown = 8;

@@ -19,6 +19,7 @@
 #include "runtime/host/schedule.h"
 #include "runtime/host/shared_order.h"
 #include "runtime/host/warp_ops.h"
+#include "runtime/host/warp_products.h"
 
 namespace kvforge {
 
@@ -46,6 +47,8 @@ class Block {
   void BlockSync(Fiber& self);
   // The first `threads` threads of the block.
   void PartSync(Fiber& self, int threads);
+  // Barrier `number` of `threads` threads; without `wait` only arrives.
+  void NamedSync(Fiber& self, int number, int threads, bool wait);
   void Collective(Fiber& self, HostCollective op, uint32_t* operands);
   void CpAsync(Fiber& self, uint32_t shared, const void* global, int bytes,
                bool valid);
@@ -58,6 +61,9 @@ class Block {
   void MbarrierExpect(Fiber& self, uint32_t barrier, uint32_t bytes);
   void TensorCopy(Fiber& self, uint32_t shared, const HostTensorMap& map,
                   const int* at, uint32_t barrier);
+  void BulkCopy(Fiber& self, uint32_t shared, const void* global,
+                uint32_t bytes, uint32_t barrier);
+  void AsyncFence(Fiber& self);
   [[noreturn]] void BadAccess(Fiber& self, HostAccess access, uint64_t address,
                               int bytes);
 
@@ -67,11 +73,23 @@ class Block {
     uint32_t in_barrier = 0;
     uint32_t in_part_sync = 0;
     uint32_t in_mbarrier = 0;
+    uint32_t in_named_sync = 0;
     uint32_t exited = 0;
     HostCollective op = kWarpSync;
     LaneOperands operands = {};
   };
 
+  struct NamedBarrier {
+    int threads = 0;
+    int arrived = 0;
+    uint32_t lanes[kMaxWarps] = {};  // of warps that have come in part
+    SharedOrder::Clock clock;        // what comes before its end
+    std::vector<int> waiting;        // threads
+  };
+  static constexpr unsigned char kPoison = 0xff;
+  static constexpr int kGroupWarps = 4;  // of a warpgroup
+
+  static std::string Hex(uint64_t address);
   static void FiberMain(void* fiber);
 
   Fiber& FiberAt(int thread) { return *fibers_[thread]; }
@@ -82,12 +100,17 @@ class Block {
   // Ends the launch with order_'s fault if an access is not `ordered`.
   void CheckOrder(Fiber& self, const char* op, uint32_t offset, int bytes,
                   bool ordered);
+  void SetOrderError(const Fiber& self, const char* op, uint32_t offset,
+                     int bytes);
   // Runs other fibers until this one is ready again.
   void Suspend(Fiber& self);
   // Ends the launch: no fiber is ready.
   [[noreturn]] void FailStuck(Fiber& self);
   void Exit(Fiber& self);
   void LdMatrix(Fiber& self, Warp& warp);
+  // The warp operations on products of a warpgroup.
+  void RunProducts(Fiber& self, Warp& warp);
+  void CheckProductsDone(Fiber& self);
   // The mbarrier at a shared address that `op` takes.
   Mbarrier& MbarrierAt(Fiber& self, const char* op, uint32_t barrier);
   // Lands the copies and wakes the waiting if all that the phase needs has
@@ -120,9 +143,11 @@ class Block {
   std::vector<Fiber*> fibers_;
   std::vector<AsyncCopies> copies_;  // by thread
   std::vector<Warp> warps_;
+  std::vector<WarpProducts> products_;  // by warp
   Schedule schedule_;
   FiberContext main_ = nullptr;
   std::map<uint32_t, Mbarrier> mbarriers_;  // by arena offset
+  std::map<int, NamedBarrier> named_;       // by number
   int in_barrier_ = 0;                      // threads
   int in_part_sync_ = 0;
   int exited_ = 0;  // threads

@@ -83,6 +83,7 @@ std::vector<HostSymbol> HostSymbols() {
       function("kvforge_host_shared_access", &kvforge_host_shared_access),
       function("kvforge_host_block_sync", &kvforge_host_block_sync),
       function("kvforge_host_part_sync", &kvforge_host_part_sync),
+      function("kvforge_host_named_sync", &kvforge_host_named_sync),
       function("kvforge_host_collective", &kvforge_host_collective),
       function("kvforge_host_cp_async", &kvforge_host_cp_async),
       function("kvforge_host_cp_async_commit", &kvforge_host_cp_async_commit),
@@ -92,6 +93,8 @@ std::vector<HostSymbol> HostSymbols() {
       function("kvforge_host_mbarrier_wait", &kvforge_host_mbarrier_wait),
       function("kvforge_host_mbarrier_expect", &kvforge_host_mbarrier_expect),
       function("kvforge_host_tensor_copy", &kvforge_host_tensor_copy),
+      function("kvforge_host_bulk_copy", &kvforge_host_bulk_copy),
+      function("kvforge_host_async_fence", &kvforge_host_async_fence),
       function("kvforge_host_bad_access", &kvforge_host_bad_access),
       function("memcpy", &std::memcpy),
       function("memmove", &std::memmove),
@@ -124,6 +127,12 @@ void kvforge_host_part_sync(kvforge::HostThread* thread, int threads) {
   self.block->PartSync(self, threads);
 }
 
+void kvforge_host_named_sync(kvforge::HostThread* thread, int number,
+                             int threads, bool wait) {
+  kvforge::Fiber& self = kvforge::FiberOf(thread);
+  self.block->NamedSync(self, number, threads, wait);
+}
+
 void kvforge_host_mbarrier_init(kvforge::HostThread* thread, unsigned barrier,
                                 int count) {
   kvforge::Fiber& self = kvforge::FiberOf(thread);
@@ -153,6 +162,18 @@ void kvforge_host_tensor_copy(kvforge::HostThread* thread, unsigned shared,
                               unsigned barrier) {
   kvforge::Fiber& self = kvforge::FiberOf(thread);
   self.block->TensorCopy(self, shared, *map, at, barrier);
+}
+
+void kvforge_host_bulk_copy(kvforge::HostThread* thread, unsigned shared,
+                            const void* global, unsigned bytes,
+                            unsigned barrier) {
+  kvforge::Fiber& self = kvforge::FiberOf(thread);
+  self.block->BulkCopy(self, shared, global, bytes, barrier);
+}
+
+void kvforge_host_async_fence(kvforge::HostThread* thread) {
+  kvforge::Fiber& self = kvforge::FiberOf(thread);
+  self.block->AsyncFence(self);
 }
 
 void kvforge_host_collective(kvforge::HostThread* thread,

@@ -57,18 +57,6 @@ float HalfToFloat(uint16_t half) {
   return std::bit_cast<float>(sign | magnitude) * 0x1p112f;
 }
 
-void Widen(MmaElement element, const uint32_t* pairs, float* out, int count) {
-  for (int i = 0; i < count / 2; ++i) {
-    if (element == MmaElement::kBf16) {
-      out[2 * i] = std::bit_cast<float>(pairs[i] << 16);
-      out[2 * i + 1] = std::bit_cast<float>(pairs[i] & 0xffff0000u);
-    } else {
-      out[2 * i] = HalfToFloat(static_cast<uint16_t>(pairs[i]));
-      out[2 * i + 1] = HalfToFloat(static_cast<uint16_t>(pairs[i] >> 16));
-    }
-  }
-}
-
 __attribute__((target("f16c"))) void WidenF16c(const uint32_t* pairs,
                                                float* out, int count) {
   for (int i = 0; i < count; i += 8) {
@@ -115,6 +103,19 @@ bool HasVectorUnits() {
 
 }  // namespace
 
+void WidenPairs(MmaElement element, const uint32_t* pairs, float* out,
+                int count) {
+  for (int i = 0; i < count / 2; ++i) {
+    if (element == MmaElement::kBf16) {
+      out[2 * i] = std::bit_cast<float>(pairs[i] << 16);
+      out[2 * i + 1] = std::bit_cast<float>(pairs[i] & 0xffff0000u);
+    } else {
+      out[2 * i] = HalfToFloat(static_cast<uint16_t>(pairs[i]));
+      out[2 * i + 1] = HalfToFloat(static_cast<uint16_t>(pairs[i] >> 16));
+    }
+  }
+}
+
 void WarpMma(MmaElement element, uint32_t* const (&operands)[32]) {
   static const bool vector_units = HasVectorUnits();
   Tile tile;
@@ -123,8 +124,8 @@ void WarpMma(MmaElement element, uint32_t* const (&operands)[32]) {
     WidenF16c(tile.a_pairs[0], tile.a[0], kM * kK);
     WidenF16c(tile.b_pairs[0], tile.b_columns[0], kN * kK);
   } else {
-    Widen(element, tile.a_pairs[0], tile.a[0], kM * kK);
-    Widen(element, tile.b_pairs[0], tile.b_columns[0], kN * kK);
+    WidenPairs(element, tile.a_pairs[0], tile.a[0], kM * kK);
+    WidenPairs(element, tile.b_pairs[0], tile.b_columns[0], kN * kK);
   }
   TransposeB(tile);
   if (vector_units) {

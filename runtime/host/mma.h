@@ -14,6 +14,10 @@ enum class MmaElement { kF16, kBf16 };
 // of two bf16 leaves the range of f32.
 void WarpMma(MmaElement element, uint32_t* const (&operands)[32]);
 
+// `count` elements, as pairs, to f32: exact.
+void WidenPairs(MmaElement element, const uint32_t* pairs, float* out,
+                int count);
+
 }  // namespace kvforge
 
 #endif  // KVFORGE_RUNTIME_HOST_MMA_H_

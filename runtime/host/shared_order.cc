@@ -21,6 +21,7 @@ std::string Unordered(const char* now, const char* before,
 
 SharedOrder::SharedOrder(int shared_bytes, int warps)
     : warp_synced_(warps, 0),
+      fenced_(warps * kWarpLanes, 0),
       known_(warps, Clock(warps + 1, 0)),
       bytes_(shared_bytes) {}
 
@@ -110,6 +111,19 @@ bool SharedOrder::Read(int thread, uint32_t offset, uint32_t bytes) {
     }
     byte.read = now_;
     byte.reader_warps |= 1u << warp;
+  }
+  return true;
+}
+
+bool SharedOrder::ReadAsync(int thread, uint32_t offset, uint32_t bytes) {
+  if (!Read(thread, offset, bytes)) return false;
+  for (uint32_t i = offset; i < offset + bytes; ++i) {
+    const Byte& byte = bytes_[i];
+    if (byte.writer == engine() || byte.write < fenced_[byte.writer]) continue;
+    return Fault(absl::StrCat(
+        "reads what thread ", byte.writer,
+        " wrote without an AsyncFence behind it; products do not see it; let "
+        "that thread fence before the barrier"));
   }
   return true;
 }

@@ -9,6 +9,9 @@
 // issue to the wait that lands it; only then, and after a barrier for other
 // threads, may they be read.
 //
+// A product of a warpgroup reads what its warps know to come before, if whoever
+// wrote it has fenced it since (or it came by a tensor copy).
+//
 // Time is a count of such events. A warp knows of every other one up to which
 // time its accesses come before its own; what one lane learns by a wait counts
 // for its warp.
@@ -35,6 +38,8 @@ class SharedOrder {
   void WarpSynced(int warp) { warp_synced_[warp] = ++now_; }
   // All threads of the first `warps` warps.
   void PartSynced(int warps);
+  // What the thread wrote so far may be read by products.
+  void Fenced(int thread) { fenced_[thread] = ++now_; }
 
   // What comes before an event that threads of `warp` bring about, merged into
   // `clock`: all its accesses if all its lanes take part, else those before its
@@ -47,6 +52,8 @@ class SharedOrder {
   // before, then records the access; false: fault() says what is wrong.
   bool Read(int thread, uint32_t offset, uint32_t bytes);
   bool Write(int thread, uint32_t offset, uint32_t bytes);
+  // A product's read, for the warp of `thread`.
+  bool ReadAsync(int thread, uint32_t offset, uint32_t bytes);
   bool IssueCopy(int thread, uint32_t offset, uint32_t bytes);
   // The copy was checked when it was issued; now its bytes are there, as if the
   // thread had written them now, or for a copy that an mbarrier landed, when it
@@ -93,6 +100,7 @@ class SharedOrder {
   uint64_t block_start_ = 1;
   uint64_t block_synced_ = 1;
   Clock warp_synced_;
+  Clock fenced_;              // by thread
   std::vector<Clock> known_;  // by warp
   std::vector<Byte> bytes_;
   std::string fault_;

@@ -40,6 +40,14 @@ const char* CollectiveName(HostCollective op) {
       return "LdMatrix4Trans";
     case kMoveMatrix:
       return "MoveMatrix";
+    case kWgmma:
+      return "Wgmma";
+    case kWgmmaBegin:
+      return "WgmmaBegin";
+    case kWgmmaCommit:
+      return "WgmmaCommit";
+    case kWgmmaWait:
+      return "WgmmaWait";
   }
   return "an unknown warp operation";
 }
@@ -85,6 +93,10 @@ void RunRegisterOp(HostCollective op, const LaneOperands& operands) {
     case kWarpSync:
     case kLdMatrix4:
     case kLdMatrix4Trans:
+    case kWgmma:
+    case kWgmmaBegin:
+    case kWgmmaCommit:
+    case kWgmmaWait:
       return;
   }
 }

@@ -14,7 +14,7 @@ using LaneOperands = uint32_t* [32];
 // Name as docs/architecture.md spells it: "ShuffleXor".
 const char* CollectiveName(HostCollective op);
 
-// Every operation but the two that read shared memory.
+// Every operation on the lanes' registers alone.
 void RunRegisterOp(HostCollective op, const LaneOperands& operands);
 
 // kLdMatrix4 and kLdMatrix4Trans; rows[lane] are the 16 bytes at its address.

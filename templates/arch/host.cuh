@@ -1,7 +1,7 @@
-// Arch functions of the host target: the twin of sm80.cuh, sm89.cuh and
-// sm100.cuh for Clang, one fiber a thread. Pure functions are inline; what
-// needs other threads or the launch calls runtime/host (host_thread.h). No
-// standard header is needed.
+// Arch functions of the host target: the twin of sm80.cuh, sm89.cuh,
+// sm90.cuh, sm90a.cuh and sm100.cuh for Clang, one fiber a thread. Pure
+// functions are inline; what needs other threads or the launch calls
+// runtime/host (host_thread.h). No standard header is needed.
 //
 // Every access to shared memory is checked for bounds and alignment, every
 // access to global memory for alignment; a wrong one ends the launch with an
@@ -21,6 +21,7 @@
 #include "arch/host_convert.cuh"
 #include "arch/host_thread.h"
 #include "arch/types.cuh"
+#include "arch/wgmma_matrix.cuh"
 #include "kernels/tensor_map.h"
 
 namespace kvforge::arch {
@@ -112,6 +113,12 @@ __device__ __forceinline__ void WarpSync() {
 template <int kThreads>
 __device__ __forceinline__ void PartSync() {
   kvforge_host_part_sync(internal::Self(), kThreads);
+}
+__device__ __forceinline__ void NamedSync(int number, int threads) {
+  kvforge_host_named_sync(internal::Self(), number, threads, true);
+}
+__device__ __forceinline__ void NamedArrive(int number, int threads) {
+  kvforge_host_named_sync(internal::Self(), number, threads, false);
 }
 __device__ __forceinline__ void MbarrierInit(u32 barrier, int count) {
   kvforge_host_mbarrier_init(internal::Self(), barrier, count);
@@ -216,6 +223,14 @@ __device__ __forceinline__ void TensorCopy(u32 shared, const TensorMap& map,
                            barrier);
 }
 
+__device__ __forceinline__ void BulkCopy(u32 shared, const void* global,
+                                         u32 bytes, u32 barrier) {
+  kvforge_host_bulk_copy(internal::Self(), shared, global, bytes, barrier);
+}
+__device__ __forceinline__ void AsyncFence() {
+  kvforge_host_async_fence(internal::Self());
+}
+
 // Matrix.
 
 __device__ __forceinline__ void MmaF16(float (&d)[4], const u32 (&a)[4],
@@ -235,6 +250,59 @@ __device__ __forceinline__ void LdMatrix4Trans(u32 (&r)[4], u32 row_address) {
 __device__ __forceinline__ u32 MoveMatrix(u32 x) {
   return internal::Collective1(kMoveMatrix, x, 0);
 }
+
+// Warpgroup products.
+
+template <int kRegisters>
+__device__ __forceinline__ void LowerRegisters() {
+  static_assert(kRegisters % 8 == 0 && kRegisters >= 24 && kRegisters <= 256);
+}
+template <int kRegisters>
+__device__ __forceinline__ void RaiseRegisters() {
+  static_assert(kRegisters % 8 == 0 && kRegisters >= 24 && kRegisters <= 256);
+}
+__device__ __forceinline__ void WgmmaBegin() {
+  kvforge_host_collective(internal::Self(), kWgmmaBegin, nullptr);
+}
+__device__ __forceinline__ void WgmmaCommit() {
+  kvforge_host_collective(internal::Self(), kWgmmaCommit, nullptr);
+}
+template <int kPending, class... Accumulators>
+__device__ __forceinline__ void WgmmaWait(Accumulators&...) {
+  u32 pending = kPending;
+  kvforge_host_collective(internal::Self(), kWgmmaWait, &pending);
+}
+template <int kN>
+struct Wgmma {
+  template <bool kByRow>
+  static __device__ __forceinline__ void F16(float (&d)[kN / 8][4],
+                                             const u32 (&a)[4], u64 b,
+                                             bool keep) {
+    Run({&d[0][0], a, 0, b, kN, false, kByRow, keep});
+  }
+  template <bool kByRow>
+  static __device__ __forceinline__ void F16(float (&d)[kN / 8][4], u64 a,
+                                             u64 b, bool keep) {
+    Run({&d[0][0], nullptr, a, b, kN, false, kByRow, keep});
+  }
+  template <bool kByRow>
+  static __device__ __forceinline__ void Bf16(float (&d)[kN / 8][4],
+                                              const u32 (&a)[4], u64 b,
+                                              bool keep) {
+    Run({&d[0][0], a, 0, b, kN, true, kByRow, keep});
+  }
+  template <bool kByRow>
+  static __device__ __forceinline__ void Bf16(float (&d)[kN / 8][4], u64 a,
+                                              u64 b, bool keep) {
+    Run({&d[0][0], nullptr, a, b, kN, true, kByRow, keep});
+  }
+
+ private:
+  static __device__ __forceinline__ void Run(HostProduct product) {
+    kvforge_host_collective(internal::Self(), kWgmma,
+                            reinterpret_cast<u32*>(&product));
+  }
+};
 
 // f32. A NaN result has the bits that the instruction gives.
 

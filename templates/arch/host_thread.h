@@ -51,6 +51,18 @@ struct HostTensorMap {
   int swizzle_bytes;  // 0, 64 or 128
 };
 
+// One warpgroup product as a lane asks for it; arch/sm90a.cuh says what it is.
+struct HostProduct {
+  float* d;           // columns / 2 accumulators of this lane
+  const unsigned* a;  // registers, or null: a_matrix
+  unsigned long long a_matrix;
+  unsigned long long b_matrix;
+  int columns;
+  bool bf16;
+  bool by_row;  // of b
+  bool keep;
+};
+
 // Operations that all 32 lanes of a warp take part in. `operands` of
 // kvforge_host_collective, 32-bit words of the calling lane:
 //   kWarpSync                   none
@@ -59,6 +71,9 @@ struct HostTensorMap {
 //   kMmaF16, kMmaBf16           [0..3] d (f32), then result; [4..7] a; [8..9] b
 //   kLdMatrix4, kLdMatrix4Trans [0] row address; then [0..3] result
 //   kMoveMatrix                 [0] fragment, then result
+//   kWgmma                      a HostProduct
+//   kWgmmaBegin, kWgmmaCommit   none
+//   kWgmmaWait                  [0] groups that may stay under way
 enum HostCollective : int {
   kWarpSync,
   kShuffleXor,
@@ -70,6 +85,10 @@ enum HostCollective : int {
   kLdMatrix4,
   kLdMatrix4Trans,
   kMoveMatrix,
+  kWgmma,
+  kWgmmaBegin,
+  kWgmmaCommit,
+  kWgmmaWait,
 };
 
 // Accesses that device code checks itself and reports when they are wrong.
@@ -93,6 +112,9 @@ void kvforge_host_shared_access(kvforge::HostThread* thread,
 
 void kvforge_host_block_sync(kvforge::HostThread* thread);
 void kvforge_host_part_sync(kvforge::HostThread* thread, int threads);
+// `wait`: goes on when all have come.
+void kvforge_host_named_sync(kvforge::HostThread* thread, int number,
+                             int threads, bool wait);
 void kvforge_host_collective(kvforge::HostThread* thread,
                              kvforge::HostCollective op, unsigned* operands);
 
@@ -119,6 +141,12 @@ void kvforge_host_mbarrier_expect(kvforge::HostThread* thread, unsigned barrier,
 void kvforge_host_tensor_copy(kvforge::HostThread* thread, unsigned shared,
                               const kvforge::HostTensorMap* map, const int* at,
                               unsigned barrier);
+// The bytes count at the barrier; the copy lands when its phase ends.
+void kvforge_host_bulk_copy(kvforge::HostThread* thread, unsigned shared,
+                            const void* global, unsigned bytes,
+                            unsigned barrier);
+// Products may read what the thread wrote before, once a barrier says so.
+void kvforge_host_async_fence(kvforge::HostThread* thread);
 
 // Ends the launch with an error that says what is wrong with the access.
 [[noreturn]] void kvforge_host_bad_access(kvforge::HostThread* thread,

@@ -19,4 +19,8 @@
 #include "arch/ordered_grids.cuh"
 #endif
 
+#if !defined(KVFORGE_HOST) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#include "arch/sm90a.cuh"
+#endif
+
 #endif  // KVFORGE_TEMPLATES_ARCH_SELECT_CUH_

@@ -80,6 +80,15 @@ __device__ __forceinline__ void PartSync() {
   asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
 }
 
+// Barrier number 2 to 15 of the block: `threads` threads, whole warps, come to
+// it in turn; those of NamedArrive go on at once.
+__device__ __forceinline__ void NamedSync(int number, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void NamedArrive(int number, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
 // Barriers in shared memory, 8 bytes each, aligned: a phase ends when `count`
 // arrivals have come. What a thread did before it arrived is visible to those
 // that waited for the end of that phase.

@@ -57,6 +57,23 @@ __device__ __forceinline__ void TensorCopy(u32 shared, const TensorMap& map,
                : "memory");
 }
 
+// Starts a copy of `bytes` neighbouring bytes to shared memory, all multiples
+// of 16; they count at the barrier as a tensor copy's do.
+__device__ __forceinline__ void BulkCopy(u32 shared, const void* global,
+                                         u32 bytes, u32 barrier) {
+  asm volatile(
+      "cp.async.bulk." KVFORGE_TENSOR_COPY_TO
+      ".global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          shared),
+      "l"(global), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+// What this thread has written to shared memory is seen by products of a
+// warpgroup and by copies out of it, once a barrier has ordered those behind.
+__device__ __forceinline__ void AsyncFence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 }  // namespace kvforge::arch
 
 #endif  // KVFORGE_TEMPLATES_ARCH_SM90_CUH_

@@ -32,8 +32,8 @@ void PrintTo(const MicroCase& micro, std::ostream* out) { *out << micro.name; }
 
 std::vector<MicroCase> MicroCases() {
   std::vector<MicroCase> cases;
-  for (const auto& part :
-       {ConvertCases(), MathCases(), WarpCases(), MemoryCases()}) {
+  for (const auto& part : {ConvertCases(), MathCases(), WarpCases(),
+                           MemoryCases(), ProductCases()}) {
     cases.insert(cases.end(), part.begin(), part.end());
   }
   return cases;
@@ -52,7 +52,8 @@ MicroCase EachCase(std::string file, int words, std::vector<uint32_t> in,
 }
 
 std::string MicroText(const MicroCase& micro) {
-  return ReadText(absl::StrCat("micro/", micro.file, ".cuh"));
+  return absl::StrCat(micro.constants,
+                      ReadText(absl::StrCat("micro/", micro.file, ".cuh")));
 }
 
 std::vector<std::pair<std::string, std::string>> MicroIncludes() {

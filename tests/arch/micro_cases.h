@@ -26,12 +26,14 @@ struct MicroArgs {
 struct MicroCase {
   std::string name;
   std::string file;  // tests/arch/micro/<file>.cuh
-  int n = 0;         // MicroArgs::n
+  std::string constants;  // text ahead of the file's
+  int n = 0;              // MicroArgs::n
   std::vector<uint32_t> in;
   std::vector<uint32_t> expected;  // every word of the output
   int grid_blocks = 1;
   std::optional<TensorBox> box;     // of `in`; base is set by the runners
   int min_compute_capability = 80;  // that has the function
+  int max_compute_capability = 999;
   // |out - expected| <= absolute + relative * |expected| on words that are f32;
   // both 0: bit for bit.
   double absolute = 0;
@@ -46,6 +48,7 @@ std::vector<MicroCase> ConvertCases();
 std::vector<MicroCase> MathCases();
 std::vector<MicroCase> WarpCases();
 std::vector<MicroCase> MemoryCases();
+std::vector<MicroCase> ProductCases();
 
 // A case of micro/each.cuh: `words` input words an item.
 MicroCase EachCase(std::string file, int words, std::vector<uint32_t> in,

@@ -32,7 +32,8 @@ class MicroGpu : public ::testing::TestWithParam<MicroCase> {
     }
     ASSERT_TRUE(compiler.ok()) << compiler.status();
     compiler_ = *std::move(compiler);
-    if (device_->compute_capability() < GetParam().min_compute_capability) {
+    if (device_->compute_capability() < GetParam().min_compute_capability ||
+        device_->compute_capability() > GetParam().max_compute_capability) {
       GTEST_SKIP() << device_->name() << " has no such instruction";
     }
   }

@@ -87,6 +87,37 @@ MicroCase PartSyncCase() {
                     std::move(expected));
 }
 
+// Each turn adds a pair's words to the other pair's, reversed.
+MicroCase NamedSyncCase() {
+  constexpr int kTurns = 5;
+  std::vector<uint32_t> in = RandomWords(3 * 2 * kThreads, 39);
+  std::vector<uint32_t> expected;
+  for (uint32_t block = 0; block < 3; ++block) {
+    const uint32_t* const words = &in[block * 2 * kThreads];
+    std::vector<uint32_t> sums(kThreads, 0);
+    for (int turn = 0; turn < 2 * kTurns; ++turn) {
+      std::vector<uint32_t> next;
+      for (uint32_t t = 0; t < kThreads; ++t) {
+        next.push_back(sums[kThreads - 1 - t] + words[turn % 2 * kThreads + t]);
+      }
+      sums = next;
+    }
+    expected.insert(expected.end(), sums.begin(), sums.end());
+  }
+  return MemoryCase("named_sync", kTurns, 3, std::move(in),
+                    std::move(expected));
+}
+
+MicroCase BulkCopyCase() {
+  constexpr int kCopies = 16;
+  std::vector<uint32_t> in = RandomWords(kCopies * 64, 41);
+  std::vector<uint32_t> expected = in;
+  MicroCase micro =
+      MemoryCase("bulk_copy", kCopies, 1, std::move(in), std::move(expected));
+  micro.min_compute_capability = 90;
+  return micro;
+}
+
 MicroCase MbarrierCase() {
   constexpr int kSteps = 21;
   std::vector<uint32_t> in = RandomWords(kSteps * 32, 36);
@@ -161,6 +192,8 @@ std::vector<MicroCase> MemoryCases() {
       CpAsyncWaitCase(),
       PartSyncCase(),
       MbarrierCase(),
+      NamedSyncCase(),
+      BulkCopyCase(),
       TensorCopyCase("tensor_copy_128", 128, 2, 128, 16),
       TensorCopyCase("tensor_copy_64", 64, 3, 64, 4),
       TensorCopyCase("tensor_copy_dense", 80, 1, 0, 0),
