@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/tile/tile_selector.h"
 #include "kernels/decode.h"
 #include "tools/case_on_target.h"
 
@@ -38,8 +39,8 @@ double Milliseconds(const std::function<absl::Status()>& run,
 
 class CaseRunner {
  public:
-  CaseRunner(Engine& engine, const AttentionCase& problem)
-      : engine_(engine), problem_(problem) {}
+  CaseRunner(Engine& engine, const AttentionCase& problem, bool warpgroups)
+      : engine_(engine), problem_(problem), warpgroups_(warpgroups) {}
 
   void RunLayout(const CaseLayout& layout) {
     layout_ = &layout;
@@ -127,6 +128,14 @@ class CaseRunner {
     RunAttention(on_target, "extend", /*padding_kept=*/true, [&] {
       return on_target.Extend(**kernel, on_target.AttentionArguments());
     });
+    if (!warpgroups_) return;
+    const auto tile = SelectWarpgroupTile(spec, engine_.gpu());
+    if (!tile.ok()) return;
+    const auto other = engine_.Prepare(spec, tile->tile);
+    if (!other.ok()) return AddUnprepared("warpgroups", other.status());
+    RunAttention(on_target, "warpgroups", /*padding_kept=*/true, [&] {
+      return on_target.Extend(**other, on_target.AttentionArguments());
+    });
   }
 
   void RunDecodeKernels(CaseOnTarget& on_target) {
@@ -149,6 +158,7 @@ class CaseRunner {
 
   Engine& engine_;
   const AttentionCase& problem_;
+  const bool warpgroups_;
   const CaseLayout* layout_ = nullptr;
   int splits_ = 0;
   CaseRun run_;
@@ -161,9 +171,9 @@ bool IsRefusal(const absl::Status& status) {
 }
 
 CaseRun RunCase(Engine& engine, const AttentionCase& problem, int first_layout,
-                int layouts) {
+                int layouts, bool warpgroups) {
   constexpr int kLayouts = static_cast<int>(std::size(kCaseLayouts));
-  CaseRunner runner(engine, problem);
+  CaseRunner runner(engine, problem, warpgroups);
   for (int i = 0; i < std::min(layouts, kLayouts); ++i) {
     runner.RunLayout(kCaseLayouts[(first_layout + i) % kLayouts]);
   }

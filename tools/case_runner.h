@@ -35,9 +35,10 @@ struct CaseRun {
 };
 
 // Runs in kCaseLayouts[first_layout] and the `layouts - 1` after it,
-// cyclically; the store in all of them.
+// cyclically; the store in all of them. `warpgroups`: extend also in a tile of
+// warpgroups, where the GPU has one for it.
 CaseRun RunCase(Engine& engine, const AttentionCase& problem, int first_layout,
-                int layouts);
+                int layouts, bool warpgroups = false);
 
 // Whether the status of preparing a valid SPEC refuses by name what was asked
 // for, as against a defect or a wrong setting.

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "compiler/target/target.h"
+#include "compiler/tile/tile_selector.h"
 #include "kernels/decode.h"
 #include "tools/attention_case.h"
 #include "tools/case_runner.h"
@@ -23,6 +25,7 @@ struct CheckFlags {
   bool list_specs = false;
   bool json = false;
   int layouts = kDefaultLayouts;
+  bool warpgroups = false;
 };
 
 struct Tally {
@@ -118,6 +121,12 @@ int ListSpecs(const CheckFlags& flags) {
           refusal.Update(spec.status());
         } else {
           needed.insert(spec->Text());
+          if (kernel != KernelKind::kExtend || !flags.warpgroups) continue;
+          const auto gpu = FindTarget(flags.engine.gpu);
+          if (!gpu.ok()) continue;
+          const auto tile = SelectWarpgroupTile(*spec, **gpu);
+          if (!tile.ok()) continue;
+          needed.insert(absl::StrCat(spec->Text(), " ", tile->tile.Text()));
         }
       }
     }
@@ -148,7 +157,8 @@ int Check(const CheckFlags& flags) {
       ++tally.unreadable;
       continue;
     }
-    const CaseRun run = RunCase(**engine, *problem, index++, flags.layouts);
+    const CaseRun run =
+        RunCase(**engine, *problem, index++, flags.layouts, flags.warpgroups);
     std::string verdict = "passed";
     std::string line;
     if (run.failed) {
@@ -201,6 +211,8 @@ void AddCheck(CLI::App& app, Command& command) {
                    "Memory layouts to run each case in")
       ->check(CLI::Range(2, static_cast<int>(std::size(kCaseLayouts))))
       ->capture_default_str();
+  check->add_flag("--warpgroups", flags->warpgroups,
+                  "Extend also in a tile of warpgroups, where the GPU has one");
   check->add_flag("--json", flags->json, "Print JSON");
   check->footer(
       "A number is the largest error as a part of its bound.\n"

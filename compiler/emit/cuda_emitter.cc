@@ -224,7 +224,8 @@ absl::StatusOr<std::string> EmitCuda(kv::KernelOp kernel,
   absl::StrAppend(&text, "\nnamespace kvforge::spec {\n\n", parts.block);
   if (!parts.functions.empty()) absl::StrAppend(&text, "\n", parts.functions);
   absl::StrAppend(&text, "\n}  // namespace kvforge::spec\n\n");
-  include(absl::StrCat("kernels/", KernelName(spec.kernel), ".cuh"));
+  include(absl::StrCat("kernels/", KernelName(spec.kernel),
+                       tile.warpgroups ? "_warpgroups" : "", ".cuh"));
   return text;
 }
 

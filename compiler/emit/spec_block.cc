@@ -52,6 +52,9 @@ void SpecBlock::AddTile(const KernelSpec& spec, const Tile& tile) {
     Constant("kStages", tile.stages);
   }
   Constant("kWarps", tile.warps);
+  if (spec.kernel == KernelKind::kExtend) {
+    Constant("kWarpgroups", tile.warpgroups);
+  }
 }
 
 std::string DeviceElement(kv::ElementKind element) {

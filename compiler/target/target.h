@@ -16,37 +16,38 @@ struct GpuTarget {
   int shared_bytes_per_sm;
   int shared_bytes_reserved;  // taken by the driver from every block
   int warps_per_sm;
-  int registers_per_sm;    // 32-bit registers
-  bool has_e4m3_convert;   // e4m3/e5m2 <-> f16/f32 in hardware
-  bool has_e2m1_convert;   // e2m1 and ue8m0 likewise
-  bool has_tensor_copies;  // boxes of a tensor map, asynchronously
-  bool served;             // false: known and sized, refused by name
+  int registers_per_sm;         // 32-bit registers
+  bool has_e4m3_convert;        // e4m3/e5m2 <-> f16/f32 in hardware
+  bool has_e2m1_convert;        // e2m1 and ue8m0 likewise
+  bool has_tensor_copies;       // boxes of a tensor map, asynchronously
+  bool has_warpgroup_products;  // wgmma
+  bool served;                  // false: known and sized, refused by name
 };
 
 inline constexpr int kKiB = 1024;
 inline constexpr GpuTarget kTargets[] = {
     {"sm_75", "sm_75", 75, 64 * kKiB, 64 * kKiB, 0, 32, 65536, false, false,
-     false, false},
+     false, false, false},
     {"sm_80", "sm_80", 80, 163 * kKiB, 164 * kKiB, kKiB, 64, 65536, false,
-     false, false, true},
+     false, false, false, true},
     {"sm_86", "sm_86", 86, 99 * kKiB, 100 * kKiB, kKiB, 48, 65536, false, false,
-     false, true},
-    {"sm_87", "sm_87", 87, 163 * kKiB, 164 * kKiB, kKiB, 48, 65536, false,
      false, false, true},
+    {"sm_87", "sm_87", 87, 163 * kKiB, 164 * kKiB, kKiB, 48, 65536, false,
+     false, false, false, true},
     {"sm_89", "sm_89", 89, 99 * kKiB, 100 * kKiB, kKiB, 48, 65536, true, false,
-     false, true},
+     false, false, true},
     {"sm_90", "sm_90a", 90, 227 * kKiB, 228 * kKiB, kKiB, 64, 65536, true,
-     false, true, true},
+     false, true, true, true},
     {"sm_100", "sm_100a", 100, 227 * kKiB, 228 * kKiB, kKiB, 64, 65536, true,
-     true, true, true},
+     true, true, false, true},
     {"sm_103", "sm_103a", 103, 227 * kKiB, 228 * kKiB, kKiB, 64, 65536, true,
-     true, true, true},
+     true, true, false, true},
     {"sm_110", "sm_110a", 110, 227 * kKiB, 228 * kKiB, kKiB, 48, 65536, true,
-     true, true, true},
+     true, true, false, true},
     {"sm_120", "sm_120a", 120, 99 * kKiB, 100 * kKiB, kKiB, 48, 65536, true,
-     true, true, true},
+     true, true, false, true},
     {"sm_121", "sm_121a", 121, 99 * kKiB, 100 * kKiB, kKiB, 48, 65536, true,
-     true, true, true},
+     true, true, false, true},
 };
 
 // Finds "sm_90" or "sm_90a" (the exact target). kInvalidArgument for a GPU

@@ -26,6 +26,12 @@ constexpr int kDecodeRowTileRegisters = 32;  // softmax and scores of 8 rows
 // thread's rows, and what finds the keys.
 constexpr int kExtendFeatureRegisters = 8;   // of 32 rows a warp
 constexpr int kDecodeFeatureRegisters = 16;  // of 8 rows
+// kConsumerRegisters of kernels/extend_warpgroups.cuh, and what a consumer
+// takes besides its fragments.
+constexpr int kWarpgroupConsumerRegisters = 200;
+constexpr int kWarpgroupOtherRegisters = 40;
+constexpr int kWarpgroupMinimumRegisters = 16;
+constexpr int kWarpgroupFeatureRegisters = 8;
 // 16 elements as f32, their codes, addresses and scales.
 constexpr int kStoreRegisters = 64;
 constexpr int kMergeOtherRegisters = 40;
@@ -83,6 +89,34 @@ int KeyCodesBytes(const KernelSpec& spec, int keys, int unit) {
                  unit);
 }
 
+// Slots of images, 128 bytes for 64 channels of a key, and of row terms, alike
+// for K and V; q; two raw places as asynchronous copies fill them; barriers.
+int WarpgroupBytes(const KernelSpec& spec, const Tile& tile) {
+  const int channels = std::max(spec.head_dim, spec.v_head_dim);
+  const int image = channels / 64 * tile.block_n * 128;
+  const int terms = tile.block_n * std::max(spec.k_format->RowScaleBytes(),
+                                            spec.v_format->RowScaleBytes());
+  const int raw = tile.block_n *
+                  std::max(RowPitch(spec.k_format->CodeBytes(spec.head_dim)) +
+                               SideScaleBytes(*spec.k_format, spec.head_dim),
+                           RowPitch(spec.v_format->CodeBytes(spec.v_head_dim)) +
+                               SideScaleBytes(*spec.v_format, spec.v_head_dim));
+  constexpr int kRawPlaces = 2;
+  return QueryBytes(spec, tile) + tile.stages * (image + terms) +
+         kRawPlaces * raw + 8 * (2 * tile.stages + 2 * kRawPlaces);
+}
+
+// Of a consumer of 64 rows a warpgroup: output, scores, their weights, and what
+// bf16 weights lose.
+int WarpgroupRegisters(const KernelSpec& spec, const Tile& tile) {
+  const bool two_part_weights = spec.v_format->element == Element::kBf16;
+  const bool minima = spec.v_format->row_scale == RowScale::kF32AndMinimum;
+  return spec.v_head_dim / 2 + tile.block_n / 2 +
+         tile.block_n / 4 * (two_part_weights ? 2 : 1) +
+         kWarpgroupOtherRegisters + (minima ? kWarpgroupMinimumRegisters : 0) +
+         kWarpgroupFeatureRegisters * CountFeatures(spec);
+}
+
 // What formats take besides: block scales that are f32 factors take partial
 // dots of K, and references of V's blocks for each of a thread's rows; e5m2,
 // whose decode is one byte permute, has ptxas hold more operands at once.
@@ -121,6 +155,7 @@ int SharedBytes(const KernelSpec& spec, const Tile& tile) {
       return query + pipelines + exchange + notes + kDecodeShareBytes;
     }
     case KernelKind::kExtend:
+      if (tile.warpgroups) return WarpgroupBytes(spec, tile);
       return QueryBytes(spec, tile) +
              tile.stages * (KeyCodesBytes(spec, tile.block_n, 1) +
                             tile.block_n * KeyScaleBytes(spec));
@@ -145,6 +180,7 @@ int RegistersPerThread(const KernelSpec& spec, const Tile& tile) {
              tile.block_m / 8 * kDecodeFeatureRegisters * CountFeatures(spec);
     }
     case KernelKind::kExtend: {
+      if (tile.warpgroups) return WarpgroupRegisters(spec, tile);
       const int warp_rows = ExtendWarpRows(spec, tile);
       const int columns = spec.v_head_dim / ExtendDimSplit(spec.v_head_dim);
       const int accumulators = warp_rows * columns / kWarpLanes;
@@ -164,11 +200,13 @@ int BlockThreads(const KernelSpec& spec, const Tile& tile) {
   if (spec.kernel == KernelKind::kDecode) {
     warps += tile.warps >= 4 ? 4 : 2;
   }
+  if (tile.warpgroups) warps += 8;
   return warps * kWarpLanes;
 }
 
 int RegisterLimit(const KernelSpec& spec, const Tile& tile,
                   const GpuTarget& target) {
+  if (tile.warpgroups) return kWarpgroupConsumerRegisters;
   const int share = target.registers_per_sm / BlockThreads(spec, tile);
   return std::min(kMaxRegisters, share / kRegisterUnit * kRegisterUnit);
 }
@@ -186,6 +224,16 @@ int ExtendWarpRows(const KernelSpec& spec, const Tile& tile) {
   if (tile.warps % dim_split != 0) return 0;
   const int row_warps = tile.warps / dim_split;
   return tile.block_m % row_warps == 0 ? tile.block_m / row_warps : 0;
+}
+
+bool TakesWarpgroups(const KernelSpec& spec) {
+  const auto takes = [](int head_dim) {
+    return head_dim == 64 || head_dim == 128 || head_dim == 192;
+  };
+  return takes(spec.head_dim) && takes(spec.v_head_dim) &&
+         spec.k_format->block_scale != BlockScale::kUe8m0 &&
+         spec.v_format->block_scale != BlockScale::kUe8m0 &&
+         spec.sparse_block == 0;
 }
 
 int StoreRowsPerWarp(const KernelSpec& spec) {

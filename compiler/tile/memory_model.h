@@ -58,6 +58,11 @@ int DecodeHeadsPerBlock(const KernelSpec& spec, const Tile& tile);
 // Query rows of one warp of an extend block; 0 if the warps do not divide.
 int ExtendWarpRows(const KernelSpec& spec, const Tile& tile);
 
+// Whether the text of extend on warpgroups takes such a spec: head_dims of
+// whole 128-byte lines of operands whose rows fit the registers, scales that an
+// operand or a score takes, keys one after the other.
+bool TakesWarpgroups(const KernelSpec& spec);
+
 // Cache rows one warp of the store kernel writes at a time: each lane takes 16
 // elements, a row a power of two of lanes.
 int StoreRowsPerWarp(const KernelSpec& spec);

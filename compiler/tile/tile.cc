@@ -12,6 +12,7 @@ namespace kvforge {
 namespace {
 
 constexpr int kMaxNumber = 4096;  // more than any tile has
+constexpr absl::string_view kWarpgroups = "warpgroups";
 
 // Digits only, at most kMaxNumber.
 bool ReadNumber(absl::string_view text, int low, int* value) {
@@ -25,13 +26,15 @@ bool ReadNumber(absl::string_view text, int low, int* value) {
 }  // namespace
 
 std::string Tile::Text() const {
-  return absl::StrCat(block_m, "x", block_n, "/", stages, "/", warps);
+  return absl::StrCat(block_m, "x", block_n, "/", stages, "/", warps,
+                      warpgroups ? absl::StrCat("/", kWarpgroups) : "");
 }
 
 absl::StatusOr<Tile> ParseTile(absl::string_view text) {
   Tile tile;
   const std::vector<absl::string_view> parts = absl::StrSplit(text, '/');
-  if (parts.size() == 3) {
+  tile.warpgroups = parts.size() == 4 && parts[3] == kWarpgroups;
+  if (parts.size() == 3 || tile.warpgroups) {
     const std::vector<absl::string_view> blocks = absl::StrSplit(parts[0], 'x');
     if (blocks.size() == 2 && ReadNumber(blocks[0], 1, &tile.block_m) &&
         ReadNumber(blocks[1], 0, &tile.block_n) &&
@@ -44,7 +47,8 @@ absl::StatusOr<Tile> ParseTile(absl::string_view text) {
       "tile '", text,
       "' cannot be read; supported: "
       "BLOCK_MxBLOCK_N/STAGES/WARPS, such as 128x64/2/8, each at most ",
-      kMaxNumber, "; write it in this form"));
+      kMaxNumber, ", and /", kWarpgroups,
+      " behind it or not; write it in this form"));
 }
 
 }  // namespace kvforge

@@ -15,15 +15,18 @@ namespace kvforge {
 // decode  block_m = query rows (token, head of the group) per block, 8 or 16;
 //         block_n = keys per step of the block = 16 * warps; each warp runs its
 //         own pipeline of `stages` steps of 16 keys
-// extend  block_m = query rows per block, block_n = keys per step of the block
+// extend  block_m = query rows per block, block_n = keys per step of the block;
+//         with `warpgroups` warps are consumers, stages slots of one side
 // merge   block_m = output rows per block, block_n = 0, stages = 1
 struct Tile {
   int block_m = 0;
   int block_n = 0;
   int stages = 1;
   int warps = 4;
+  // extend only: kernels/extend_warpgroups.cuh, on GPUs that have its products.
+  bool warpgroups = false;
 
-  // "128x64/2/8": block_m x block_n / stages / warps.
+  // "128x64/2/8": block_m x block_n / stages / warps; "128x64/4/8/warpgroups".
   std::string Text() const;
   bool operator==(const Tile&) const = default;
 };

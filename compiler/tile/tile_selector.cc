@@ -13,9 +13,29 @@ namespace {
 constexpr int kMaxWarps = 16;
 constexpr int kMaxStages = 8;
 
+// Why no tile of warpgroups serves `spec` on `target`; empty if one may.
+std::string WarpgroupMisfit(const KernelSpec& spec, const GpuTarget& target) {
+  if (spec.kernel != KernelKind::kExtend) {
+    return "works in no tile of warpgroups; extend does";
+  }
+  if (!target.has_warpgroup_products) {
+    return absl::StrCat("needs products of warpgroups, which ", target.name,
+                        " does not have");
+  }
+  if (!TakesWarpgroups(spec)) {
+    return "is none for warpgroups, which take head_dims of 64, 128 or 192, no "
+           "ue8m0 block scales and no selected blocks";
+  }
+  return "";
+}
+
 // Why `tile` does not fit `target`; empty if it does.
 std::string Misfit(const KernelSpec& spec, const Tile& tile,
                    const GpuTarget& target) {
+  if (tile.warpgroups) {
+    const std::string refused = WarpgroupMisfit(spec, target);
+    if (!refused.empty()) return refused;
+  }
   const int bytes = SharedBytes(spec, tile);
   if (bytes > target.shared_bytes_opt_in) {
     return absl::StrCat("needs ", bytes, " bytes of shared memory, ",
@@ -58,6 +78,13 @@ std::string ShapeRule(const KernelSpec& spec, const Tile& tile) {
       return absl::StrCat("block_m = 8 or 16, block_n = ", kDecodeKeysPerStep,
                           " * warps");
     case KernelKind::kExtend: {
+      if (tile.warpgroups) {
+        if (tile.block_m == 128 && tile.warps == 8 && tile.stages >= 3 &&
+            (tile.block_n == 64 || tile.block_n == 128)) {
+          return "";
+        }
+        return "block_m = 128, block_n = 64 or 128, 3 stages or more, 8 warps";
+      }
       const int warp_rows = ExtendWarpRows(spec, tile);
       if ((warp_rows == 16 || warp_rows == 32) && tile.block_n >= 16 &&
           tile.block_n % 16 == 0) {
@@ -100,6 +127,22 @@ absl::StatusOr<TileCandidate> SelectTile(const KernelSpec& spec,
       smallest.tile.Text(), ", ", smallest.refused,
       "; use a GPU with more shared memory, a smaller head_dim or a cache "
       "format with fewer bytes a row"));
+}
+
+absl::StatusOr<TileCandidate> SelectWarpgroupTile(const KernelSpec& spec,
+                                                  const GpuTarget& target) {
+  for (const TileCandidate& candidate : TileLadder(spec, target)) {
+    if (candidate.tile.warpgroups && candidate.refused.empty()) {
+      return candidate;
+    }
+  }
+  const std::string refused = WarpgroupMisfit(spec, target);
+  return absl::ResourceExhaustedError(absl::StrCat(
+      spec.Text(), " on ", target.name, ": no tile of warpgroups fits; ",
+      refused.empty() ? "each takes more registers or shared memory than "
+                        "there are"
+                      : absl::StrCat("the spec ", refused),
+      "; take the tile that the selector chooses"));
 }
 
 absl::Status CheckTile(const KernelSpec& spec, const Tile& tile,

@@ -208,7 +208,8 @@ void Block::PartSync(Fiber& self, int threads) {
   Suspend(self);
 }
 
-void Block::NamedSync(Fiber& self, int number, int threads, bool wait) {
+bool Block::NamedSync(Fiber& self, int number, int threads, bool wait,
+                      bool vote) {
   constexpr int kFirst = 2;
   constexpr int kLast = 15;
   const int thread = self.thread.thread_index;
@@ -231,20 +232,23 @@ void Block::NamedSync(Fiber& self, int number, int threads, bool wait) {
     lanes = 0;
   }
   if (wait) barrier.waiting.push_back(thread);
+  barrier.any |= vote;
   if (++barrier.arrived < threads) {
     if (wait) {
       WarpOf(self).in_named_sync |= 1u << thread % kWarpLanes;
       Suspend(self);
     }
-    return;
+    return WarpOf(self).named_vote;
   }
   for (const int waiter : barrier.waiting) {
     order_.Acquire(waiter / kWarpLanes, barrier.clock);
+    warps_[waiter / kWarpLanes].named_vote = barrier.any;
     warps_[waiter / kWarpLanes].in_named_sync &= ~(1u << waiter % kWarpLanes);
     schedule_.SetReady(waiter / kWarpLanes, 1u << waiter % kWarpLanes);
   }
   barrier = NamedBarrier();
   if (wait) Suspend(self);
+  return WarpOf(self).named_vote;
 }
 
 void Block::Collective(Fiber& self, HostCollective op, uint32_t* operands) {

@@ -47,8 +47,9 @@ class Block {
   void BlockSync(Fiber& self);
   // The first `threads` threads of the block.
   void PartSync(Fiber& self, int threads);
-  // Barrier `number` of `threads` threads; without `wait` only arrives.
-  void NamedSync(Fiber& self, int number, int threads, bool wait);
+  // Barrier `number` of `threads` threads; without `wait` only arrives. Whether
+  // one of them voted.
+  bool NamedSync(Fiber& self, int number, int threads, bool wait, bool vote);
   void Collective(Fiber& self, HostCollective op, uint32_t* operands);
   void CpAsync(Fiber& self, uint32_t shared, const void* global, int bytes,
                bool valid);
@@ -74,6 +75,7 @@ class Block {
     uint32_t in_part_sync = 0;
     uint32_t in_mbarrier = 0;
     uint32_t in_named_sync = 0;
+    bool named_vote = false;  // of the last barrier that the warp waited at
     uint32_t exited = 0;
     HostCollective op = kWarpSync;
     LaneOperands operands = {};
@@ -85,6 +87,7 @@ class Block {
     uint32_t lanes[kMaxWarps] = {};  // of warps that have come in part
     SharedOrder::Clock clock;        // what comes before its end
     std::vector<int> waiting;        // threads
+    bool any = false;                // vote
   };
   static constexpr unsigned char kPoison = 0xff;
   static constexpr int kGroupWarps = 4;  // of a warpgroup

@@ -127,10 +127,10 @@ void kvforge_host_part_sync(kvforge::HostThread* thread, int threads) {
   self.block->PartSync(self, threads);
 }
 
-void kvforge_host_named_sync(kvforge::HostThread* thread, int number,
-                             int threads, bool wait) {
+bool kvforge_host_named_sync(kvforge::HostThread* thread, int number,
+                             int threads, bool wait, bool vote) {
   kvforge::Fiber& self = kvforge::FiberOf(thread);
-  self.block->NamedSync(self, number, threads, wait);
+  return self.block->NamedSync(self, number, threads, wait, vote);
 }
 
 void kvforge_host_mbarrier_init(kvforge::HostThread* thread, unsigned barrier,

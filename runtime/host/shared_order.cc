@@ -74,6 +74,15 @@ bool SharedOrder::Fault(std::string fault) {
   return false;
 }
 
+uint64_t* SharedOrder::ReadTimes(Byte& byte) {
+  const size_t warps = known_.size();
+  if (byte.readers == kNone) {
+    byte.readers = static_cast<int32_t>(read_times_.size() / warps);
+    read_times_.resize(read_times_.size() + warps);
+  }
+  return &read_times_[byte.readers * warps];
+}
+
 bool SharedOrder::Read(int thread, uint32_t offset, uint32_t bytes) {
   const int warp = thread / kWarpLanes;
   for (uint32_t i = offset; i < offset + bytes; ++i) {
@@ -95,14 +104,19 @@ bool SharedOrder::Read(int thread, uint32_t offset, uint32_t bytes) {
     }
     if (byte.reader == kNone || !SinceBlockSync(byte.read)) {
       byte.reader = thread;
-      byte.reader_warps = 0;
     } else if (byte.reader != thread && byte.reader != kSeveralWarps) {
       const int reader_warp = byte.reader >= 0 ? byte.reader / kWarpLanes
                                                : kWarpReaders - byte.reader;
       if (reader_warp != warp) {
         // Readers that come before this one need no check any more.
-        byte.reader =
-            Before(byte.read, reader_warp, thread) ? thread : kSeveralWarps;
+        if (Before(byte.read, reader_warp, thread)) {
+          byte.reader = thread;
+        } else {
+          byte.reader = kSeveralWarps;
+          uint64_t* const times = ReadTimes(byte);
+          std::fill_n(times, known_.size(), 0);
+          times[reader_warp] = byte.read;
+        }
       } else if (byte.read < warp_synced_[warp]) {
         byte.reader = thread;
       } else {
@@ -110,7 +124,7 @@ bool SharedOrder::Read(int thread, uint32_t offset, uint32_t bytes) {
       }
     }
     byte.read = now_;
-    byte.reader_warps |= 1u << warp;
+    if (byte.reader == kSeveralWarps) ReadTimes(byte)[warp] = now_;
   }
   return true;
 }
@@ -147,10 +161,10 @@ bool SharedOrder::CheckWrite(int thread, uint32_t offset, uint32_t bytes) {
       continue;
     }
     if (byte.reader == kSeveralWarps) {
-      // Counts every one of the warps as if it had read last.
+      const uint64_t* const times = &read_times_[byte.readers * known_.size()];
       for (size_t warp = 0; warp < known_.size(); ++warp) {
-        if ((byte.reader_warps >> warp & 1) != 0 &&
-            !Before(byte.read, static_cast<int>(warp), thread)) {
+        if (times[warp] != 0 &&
+            !Before(times[warp], static_cast<int>(warp), thread)) {
           return Fault(
               "writes what threads of several warps read, and no barrier lies "
               "between; a BlockSync orders them; put one there");

@@ -75,12 +75,12 @@ class SharedOrder {
 
   // What last happened to one byte.
   struct Byte {
-    uint64_t write = 0;      // times
-    uint64_t read = 0;       // of the last reader
-    int32_t writer = kNone;  // thread
-    int32_t reader = kNone;  // thread, or one of the codes above
-    uint32_t reader_warps = 0;
-    bool in_flight = false;  // an asynchronous copy writes it
+    uint64_t write = 0;       // times
+    uint64_t read = 0;        // of the last reader
+    int32_t writer = kNone;   // thread
+    int32_t reader = kNone;   // thread, or one of the codes above
+    int32_t readers = kNone;  // place of its warps' times in read_times_
+    bool in_flight = false;   // an asynchronous copy writes it
   };
 
   // The writer of what tensor copies write, as if it were a further warp's.
@@ -94,6 +94,8 @@ class SharedOrder {
   bool Before(uint64_t then, int warp, int thread) const;
   bool CheckWrite(int thread, uint32_t offset, uint32_t bytes);
   bool Fault(std::string fault);
+  // Times of a byte that several warps read, made where it has none yet.
+  uint64_t* ReadTimes(Byte& byte);
   void Record(int thread, uint32_t offset, uint32_t bytes, bool in_flight);
 
   uint64_t now_ = 1;  // counts on from block to block
@@ -103,6 +105,8 @@ class SharedOrder {
   Clock fenced_;              // by thread
   std::vector<Clock> known_;  // by warp
   std::vector<Byte> bytes_;
+  // Last reads by warp of bytes that several have read, a row a byte; 0: none.
+  std::vector<uint64_t> read_times_;
   std::string fault_;
 };
 

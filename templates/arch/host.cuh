@@ -115,10 +115,13 @@ __device__ __forceinline__ void PartSync() {
   kvforge_host_part_sync(internal::Self(), kThreads);
 }
 __device__ __forceinline__ void NamedSync(int number, int threads) {
-  kvforge_host_named_sync(internal::Self(), number, threads, true);
+  kvforge_host_named_sync(internal::Self(), number, threads, true, false);
+}
+__device__ __forceinline__ bool NamedAny(int number, int threads, bool x) {
+  return kvforge_host_named_sync(internal::Self(), number, threads, true, x);
 }
 __device__ __forceinline__ void NamedArrive(int number, int threads) {
-  kvforge_host_named_sync(internal::Self(), number, threads, false);
+  kvforge_host_named_sync(internal::Self(), number, threads, false, false);
 }
 __device__ __forceinline__ void MbarrierInit(u32 barrier, int count) {
   kvforge_host_mbarrier_init(internal::Self(), barrier, count);

@@ -112,9 +112,9 @@ void kvforge_host_shared_access(kvforge::HostThread* thread,
 
 void kvforge_host_block_sync(kvforge::HostThread* thread);
 void kvforge_host_part_sync(kvforge::HostThread* thread, int threads);
-// `wait`: goes on when all have come.
-void kvforge_host_named_sync(kvforge::HostThread* thread, int number,
-                             int threads, bool wait);
+// `wait`: goes on when all have come. Whether `vote` of one of them was true.
+bool kvforge_host_named_sync(kvforge::HostThread* thread, int number,
+                             int threads, bool wait, bool vote);
 void kvforge_host_collective(kvforge::HostThread* thread,
                              kvforge::HostCollective op, unsigned* operands);
 

@@ -85,6 +85,21 @@ __device__ __forceinline__ void PartSync() {
 __device__ __forceinline__ void NamedSync(int number, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
+// Whether `x` of one of them is true.
+__device__ __forceinline__ bool NamedAny(int number, int threads, bool x) {
+  u32 d;
+  asm volatile(
+      "{\n"
+      ".reg .pred p, q;\n"
+      "setp.ne.u32 p, %3, 0;\n"
+      "bar.red.or.pred q, %1, %2, p;\n"
+      "selp.u32 %0, 1, 0, q;\n"
+      "}"
+      : "=r"(d)
+      : "r"(number), "r"(threads), "r"(static_cast<u32>(x))
+      : "memory");
+  return d != 0;
+}
 __device__ __forceinline__ void NamedArrive(int number, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }

@@ -27,6 +27,13 @@ struct F16Operand {
                                              const u32 (&b)[2]) {
     arch::MmaF16(d, a, b);
   }
+  // Product: arch::Wgmma of the columns.
+  template <class Product, bool kByRow, class A, int kTiles>
+  static __device__ __forceinline__ void GroupProduct(float (&d)[kTiles][4],
+                                                      const A& a, u64 b,
+                                                      bool keep) {
+    Product::template F16<kByRow>(d, a, b, keep);
+  }
 };
 
 struct Bf16Operand {
@@ -46,6 +53,12 @@ struct Bf16Operand {
   static __device__ __forceinline__ void Mma(float (&d)[4], const u32 (&a)[4],
                                              const u32 (&b)[2]) {
     arch::MmaBf16(d, a, b);
+  }
+  template <class Product, bool kByRow, class A, int kTiles>
+  static __device__ __forceinline__ void GroupProduct(float (&d)[kTiles][4],
+                                                      const A& a, u64 b,
+                                                      bool keep) {
+    Product::template Bf16<kByRow>(d, a, b, keep);
   }
 };
 

@@ -17,6 +17,7 @@
 #include "kernels/extend/plan.cuh"
 #include "kernels/extend/queries.cuh"
 #include "kernels/extend/shape.cuh"
+#include "kernels/extend/stage.cuh"
 #include "kernels/extend/values.cuh"
 #include "kernels/extend/weights.cuh"
 #include "ops/attention_row.cuh"
@@ -51,7 +52,7 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
 
   const u32 shared = arch::SharedBase();
   ExtendState state;
-  LoadQueries(args, sequence, row0, warp, lane, shared, state);
+  LoadQueries<QueryFragments>(args, sequence, row0, warp, lane, shared, state);
 
   const int begin = range.first / ops::kGroupKeys * ops::kGroupKeys;
   const int tiles =
@@ -68,7 +69,8 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
   const auto copy_tile = [&](int tile, int stage) {
     if (tile < tiles) {
       const int copy_lane = Shape::kShort ? Anew(lane) : lane;
-      const u32 to = shared + Shape::kQueryBytes + stage * Shape::kStageBytes;
+      const ExtendStage to = {shared + Shape::kQueryBytes +
+                              stage * ExtendStage::kBytes};
       for (int item = warp; item < 2 * Shape::kGroups; item += spec::kWarps) {
         const bool value_side = item >= Shape::kGroups;
         const int group = value_side ? item - Shape::kGroups : item;
@@ -87,11 +89,11 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
         if (value_side) {
           ops::CopyKeyGroup<VSide, spec::kValueDim>(
               args.v, sequence.kv_head, pages, key, range.first, range.end,
-              ValuesAt(to, group), copy_lane);
+              to.Values(group), copy_lane);
         } else {
           ops::CopyKeyGroup<KSide, spec::kHeadDim>(
               args.k, sequence.kv_head, pages, key, range.first, range.end,
-              KeysAt(to, group), copy_lane);
+              to.Keys(group), copy_lane);
         }
       }
     }
@@ -100,8 +102,8 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
   const auto attend_tile = [&](int tile, int stage) {
     arch::CpAsyncWait<spec::kStages - 1>();
     arch::BlockSync();
-    const u32 address =
-        shared + Shape::kQueryBytes + stage * Shape::kStageBytes;
+    const ExtendStage place = {shared + Shape::kQueryBytes +
+                               stage * ExtendStage::kBytes};
     for (int key = 0; key < spec::kBlockN; key += Shape::kStepKeys) {
       const int step_key = begin + tile * spec::kBlockN + key;
       if (step_key >= range.end) break;
@@ -115,15 +117,14 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
                           step_key + Shape::kStepKeys > common.end;
       float s[Shape::kMTiles][Shape::kStepKeys / 8][4];
       if constexpr (Shape::kDotBlocks) {
-        BlockDots(shared, address, key / ops::kGroupKeys, row_warp, lane, s);
+        BlockDots(shared, place, key / ops::kGroupKeys, row_warp, lane, s);
       } else {
-        Dots(shared, address, key / ops::kGroupKeys, row_warp, lane, s);
+        Dots(shared, place, key / ops::kGroupKeys, row_warp, lane, s);
       }
       const bool heavy =
-          Weights(args, sequence, address, key / ops::kGroupKeys, step_key,
+          Weights(args, sequence, place, key / ops::kGroupKeys, step_key,
                   masked, selected, lane % 4, s, state);
-      Accumulate(address, key / ops::kGroupKeys, dim_part, lane, heavy, s,
-                 state);
+      Accumulate(place, key / ops::kGroupKeys, dim_part, lane, heavy, s, state);
     }
     arch::BlockSync();
   };
@@ -145,12 +146,12 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args,
 }  // namespace kvforge::kernels
 
 extern "C" __constant__ int kvforge_shared_bytes =
-    kvforge::kernels::ExtendShape::kSharedBytes;
+    kvforge::kernels::ExtendStage::kSharedBytes;
 extern "C" __constant__ int kvforge_block_threads =
-    kvforge::kernels::ExtendShape::kThreads;
+    kvforge::kernels::ExtendStage::kThreads;
 
 extern "C" __global__ void __launch_bounds__(
-    kvforge::kernels::ExtendShape::kThreads, 1)
+    kvforge::kernels::ExtendStage::kThreads, 1)
     kvforge_kernel(const __grid_constant__ kvforge::AttentionArgs args) {
   using namespace kvforge;
   const i64 tile = arch::BlockIndex() / args.num_kv_heads;

@@ -39,19 +39,8 @@ __device__ __forceinline__ void LoadQueryWords(const u8* values, int step,
                                                int t,
                                                u32 (&words)[Element::kBytes]) {
   constexpr int kBytes = 4 * Element::kBytes;
-  const u8* from = values + Order::ChannelOf(step, t) * Element::kBytes;
-  if constexpr (Order::kApart == 4) {
-    u32 near[kBytes / 8], far[kBytes / 8];
-    LoadBytes<kBytes / 2>(from, kBytes / 2, near);
-    LoadBytes<kBytes / 2>(from + kBytes, kBytes / 2, far);
-#pragma unroll
-    for (int i = 0; i < kBytes / 8; ++i) {
-      words[i] = near[i];
-      words[kBytes / 8 + i] = far[i];
-    }
-  } else {
-    LoadBytes<kBytes>(from, kBytes, words);
-  }
+  LoadBytes<kBytes>(values + Order::ChannelOf(step, t) * Element::kBytes,
+                    kBytes, words);
 }
 
 // The same in f32, in the step's order.
@@ -63,8 +52,7 @@ __device__ __forceinline__ void QueryValues(const u32 (&words)[Element::kBytes],
   for (int i = 0; i < 2; ++i) {
     Element::ToF32x2(&words[i * Element::kBytes / 2], y[2 * i], y[2 * i + 1]);
   }
-  // Pairs that lie 4 apart are neighbours in words.
-  constexpr int kApart = Order::kApart == 4 ? 2 : Order::kApart;
+  constexpr int kApart = Order::kApart;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     x[i] = y[kApart == 0 ? i : i / 2 + i % 2 * kApart];

@@ -75,6 +75,18 @@ std::string Emit(const std::string& spec_text, const std::string& gpu) {
   return text.ok() ? text->source : "";
 }
 
+TEST(EmitWarpgroups, NamesTheirTemplate) {
+  const KernelSpec spec = Spec("extend/e4m3_row/d128/g4/page16/bf16");
+  const auto text =
+      CompileToText(spec, Target("sm_90"), {128, 128, 4, 8, true}, "");
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(text->source,
+              HasSubstr("\nconstexpr bool kWarpgroups = true;\n"));
+  EXPECT_THAT(text->source,
+              HasSubstr("\n#include \"kernels/extend_warpgroups.cuh\"\n"));
+  EXPECT_THAT(text->source, Not(HasSubstr("kernels/extend.cuh")));
+}
+
 struct GoldenCase {
   std::string spec;
   std::string gpu;

@@ -27,8 +27,9 @@ constexpr int kLayoutsOfOrder[2][3] = {{0, 2, 4}, {1, 3, 5}};
 constexpr int64_t kMostHostWork = 3'000'000;
 
 const std::vector<std::string>& HostGpus() {
-  // Bit placement; hardware conversions of fp8; of fp4 as well.
-  static const std::vector<std::string> gpus = {"sm_80", "sm_89", "sm_100"};
+  // Bit placement; hardware conversions of fp8, tensor copies and products of
+  // warpgroups; conversions of fp4 as well.
+  static const std::vector<std::string> gpus = {"sm_80", "sm_90", "sm_100"};
   return gpus;
 }
 
@@ -157,7 +158,8 @@ DrawnResult RunDrawn(int f, int c) {
     fail(problem.status().message());
     return outcome;
   }
-  const CaseRun run = RunCase(EngineOf(family.gpu), *problem, drawn.layout, 1);
+  const CaseRun run = RunCase(EngineOf(family.gpu), *problem, drawn.layout, 1,
+                              /*warpgroups=*/true);
   for (const KernelResult& result : run.results) {
     if (!result.status.ok()) {
       fail(absl::StrCat(result.kernel, ": ", result.status.message()));
@@ -201,7 +203,9 @@ TEST_P(RandomCases, MatchTheReference) {
   if (ListingSpecs()) {
     for (int f = GetParam(); f < static_cast<int>(Families().size());
          f += kBlocks) {
-      for (const std::string& spec : Families()[f].Specs()) Prepared(spec);
+      for (const std::string& spec : Families()[f].Specs()) {
+        PreparedForWarpgroups(Prepared(spec)->spec());
+      }
     }
     return;
   }

@@ -14,7 +14,8 @@
 
 namespace kvforge {
 
-inline constexpr int kMostHostKernels = 150;
+// Tiles of warpgroups come on top.
+inline constexpr int kMostHostKernels = 135;
 inline constexpr int kMostGpuKernels = 300;
 
 class Draw {

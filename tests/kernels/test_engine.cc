@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "compiler/tile/tile_selector.h"
 #include "runtime/cuda/device.h"
 #include "tests/kernels/test_main.h"
 
@@ -95,6 +96,16 @@ AttentionCase Generated(const CaseOptions& options) {
   return *std::move(problem);
 }
 
+std::shared_ptr<const PreparedKernel> PreparedForWarpgroups(
+    const KernelSpec& spec) {
+  if (spec.kernel != KernelKind::kExtend) return nullptr;
+  const auto tile = SelectWarpgroupTile(spec, TestEngine().gpu());
+  if (!tile.ok()) return nullptr;
+  auto kernel = TestEngine().Prepare(spec, tile->tile);
+  EXPECT_TRUE(kernel.ok()) << kernel.status();
+  return kernel.ok() ? *std::move(kernel) : nullptr;
+}
+
 Bench::Bench(AttentionCase the_problem, int layout_index)
     : problem(std::move(the_problem)), layout(kCaseLayouts[layout_index]) {
   auto created = CaseOnTarget::Create(TestEngine(), problem, layout);
@@ -126,6 +137,12 @@ void Bench::ExpectRight(const char* kernel, bool padding_kept) {
 void Bench::ExpectAllRight(const AttentionArgs& args, int splits) {
   KVFORGE_EXPECT_OK(target->Extend(*Kernel(KernelKind::kExtend), args));
   ExpectRight("extend");
+  const auto of_warpgroups =
+      PreparedForWarpgroups(Kernel(KernelKind::kExtend)->spec());
+  if (of_warpgroups != nullptr) {
+    KVFORGE_EXPECT_OK(target->Extend(*of_warpgroups, args));
+    ExpectRight("extend on warpgroups");
+  }
   if (!FitsDecode(problem)) return;
   KVFORGE_EXPECT_OK(target->Decode(*Decoder(), args, 1));
   ExpectRight("decode");
@@ -143,6 +160,7 @@ void PrepareCase(const AttentionCase& problem, int first_layout, int layouts) {
       const absl::StatusOr<KernelSpec> spec = CaseSpec(problem, kind, order);
       EXPECT_TRUE(spec.ok()) << spec.status();
       KVFORGE_EXPECT_OK(TestEngine().Prepare(*spec).status());
+      PreparedForWarpgroups(*spec);
     }
   }
 }
@@ -151,15 +169,18 @@ void ExpectCaseRight(const CaseOptions& options, int first_layout,
                      int layouts) {
   const AttentionCase problem = Generated(options);
   if (ListingSpecs()) return PrepareCase(problem, first_layout, layouts);
-  const CaseRun run = RunCase(TestEngine(), problem, first_layout, layouts);
+  const CaseRun run = RunCase(TestEngine(), problem, first_layout, layouts,
+                              /*warpgroups=*/true);
   EXPECT_FALSE(run.results.empty());
   for (const KernelResult& result : run.results) {
     EXPECT_TRUE(result.status.ok())
         << problem.name << " " << result.kernel << " " << result.layout << ": "
         << result.status;
-    const KernelKind kind = result.kernel == "store"    ? KernelKind::kStore
-                            : result.kernel == "extend" ? KernelKind::kExtend
-                                                        : KernelKind::kDecode;
+    const KernelKind kind =
+        result.kernel == "store" ? KernelKind::kStore
+        : result.kernel == "extend" || result.kernel == "warpgroups"
+            ? KernelKind::kExtend
+            : KernelKind::kDecode;
     RecordExecuted(kind, *problem.k.format, *problem.v.format);
   }
 }

@@ -97,6 +97,9 @@ std::vector<T> Downloaded(const TargetBuffer& buffer) {
 
 std::shared_ptr<const PreparedKernel> Prepared(const KernelSpec& spec);
 std::shared_ptr<const PreparedKernel> Prepared(const std::string& spec);
+// Extend in its tile of warpgroups; null where it has none.
+std::shared_ptr<const PreparedKernel> PreparedForWarpgroups(
+    const KernelSpec& spec);
 
 AttentionCase Generated(const CaseOptions& options);
 

@@ -109,6 +109,22 @@ INSTANTIATE_TEST_SUITE_P(
                   "extend/f16/d128/g4/page16/f16",
                   {128, 64, 2, 4},
                   98304},
+        // Q 32768; an image 2 * 128 keys * 128 bytes and 128 * 4 of terms, 4 of
+        // them; codes and scales 128 * 132, twice; 12 barriers
+        BytesCase{"extend_warpgroups",
+                  "extend/e4m3_row/d128/g4/page16/bf16",
+                  {128, 128, 4, 8, true},
+                  199776},
+        // 32768; 3 * (16384 + 256); 2 * 64 * (64 + 8 + 4); 10 barriers
+        BytesCase{"extend_warpgroups_nvfp4_row",
+                  "extend/nvfp4_row/d128/g4/page16/bf16",
+                  {128, 64, 3, 8, true},
+                  92496},
+        // Q 49152; 4 * (3 * 64 * 128 + 64 * 4); K's 2 * 64 * 384; 96
+        BytesCase{"extend_warpgroups_mixed",
+                  "extend/bf16/d192/g4/page16/bf16/dv=128/v=nvfp4_row",
+                  {128, 64, 4, 8, true},
+                  197728},
         // which decode keeps in shared memory: 2 * 8 * 256 + 59952
         BytesCase{"decode_f32_query",
                   "decode/e4m3_row/d128/g4/page16/f32",
@@ -135,6 +151,22 @@ TEST(Registers, CountFragments) {
             32 + 64 + 60);
 }
 
+TEST(Registers, OfWarpgroupsAreAConsumers) {
+  // 64 rows a warpgroup: 128 / 2 for the output, half the keys for scores, a
+  // fourth for their weights, and 40
+  EXPECT_EQ(RegistersPerThread(Spec("extend/e4m3_row/d128/g4/page16/bf16"),
+                               {128, 128, 4, 8, true}),
+            64 + 64 + 32 + 40);
+  // What bf16 weights lose besides.
+  EXPECT_EQ(RegistersPerThread(Spec("extend/bf16/d128/g4/page16/bf16"),
+                               {128, 64, 4, 8, true}),
+            64 + 32 + 16 + 16 + 40);
+  // Minima of V take 16.
+  EXPECT_EQ(RegistersPerThread(Spec("extend/int4_row/d64/g4/page16/bf16"),
+                               {128, 64, 4, 8, true}),
+            32 + 32 + 16 + 40 + 16);
+}
+
 TEST(Registers, LimitIsTheShareOfTheFile) {
   const GpuTarget& target = **FindTarget("sm_80");
   const KernelSpec extend = Spec("extend/bf16/d128/g4/page16/bf16");
@@ -144,6 +176,8 @@ TEST(Registers, LimitIsTheShareOfTheFile) {
   // 170 rounded down
   EXPECT_EQ(RegisterLimit(extend, {128, 64, 2, 12}, target), 168);
   EXPECT_EQ(RegisterLimit(extend, {256, 64, 2, 16}, target), 128);
+  // Consumers take registers over from the warps that copy and convert.
+  EXPECT_EQ(RegisterLimit(extend, {128, 64, 4, 8, true}, target), 200);
   // 65536 / 256, and 65536 / 384 = 170: four warps copy.
   const KernelSpec decode = Spec("decode/bf16/d128/g4/page16/bf16");
   EXPECT_EQ(RegisterLimit(decode, {8, 64, 2, 4}, target), 255);
@@ -153,6 +187,8 @@ TEST(Registers, LimitIsTheShareOfTheFile) {
 TEST(BlockThreads, CountWarpsThatCopy) {
   const KernelSpec extend = Spec("extend/bf16/d128/g4/page16/bf16");
   EXPECT_EQ(BlockThreads(extend, {128, 64, 2, 4}), 128);
+  // Warpgroups of loaders and of converters.
+  EXPECT_EQ(BlockThreads(extend, {128, 64, 4, 8, true}), 512);
   const KernelSpec decode = Spec("decode/bf16/d128/g4/page16/bf16");
   EXPECT_EQ(BlockThreads(decode, {8, 128, 2, 8}), 384);
   EXPECT_EQ(BlockThreads(decode, {8, 64, 2, 4}), 256);

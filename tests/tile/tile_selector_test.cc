@@ -354,20 +354,46 @@ TEST(CheckTile, TilesThatDoNotFit) {
                         "101376 for a block"));
 }
 
+TEST(CheckTile, RefusesWarpgroupsByName) {
+  const KernelSpec spec = Spec("extend/e4m3_row/d128/g4/page16/bf16");
+  EXPECT_TRUE(CheckTile(spec, {128, 128, 4, 8, true}, Gpu("sm_90")).ok());
+  EXPECT_THAT(
+      std::string(
+          CheckTile(spec, {128, 128, 4, 8, true}, Gpu("sm_100")).message()),
+      HasSubstr("needs products of warpgroups, which sm_100 does not have"));
+  EXPECT_THAT(
+      std::string(
+          CheckTile(spec, {128, 96, 4, 8, true}, Gpu("sm_90")).message()),
+      HasSubstr("supported: block_m = 128, block_n = 64 or 128, 3 stages or "
+                "more, 8 warps"));
+  // 128 / 2 + 128 / 2 + 128 / 4 + 40, and 16 for minima
+  EXPECT_THAT(
+      std::string(CheckTile(Spec("extend/int4_row/d128/g4/page16/bf16"),
+                            {128, 128, 4, 8, true}, Gpu("sm_90"))
+                      .message()),
+      HasSubstr("needs 216 registers a thread, sm_90 has 200 for 8 warps"));
+  EXPECT_THAT(std::string(CheckTile(Spec("decode/e4m3_row/d128/g4/page16/bf16"),
+                                    {8, 64, 4, 4, true}, Gpu("sm_90"))
+                              .message()),
+              HasSubstr("works in no tile of warpgroups; extend does"));
+}
+
 TEST(TileText, RoundTrips) {
-  for (const Tile& tile :
-       {Tile{128, 64, 2, 8}, Tile{16, 0, 1, 4}, Tile{8, 64, 3, 4}}) {
+  for (const Tile& tile : {Tile{128, 64, 2, 8}, Tile{16, 0, 1, 4},
+                           Tile{8, 64, 3, 4}, Tile{128, 64, 4, 8, true}}) {
     const absl::StatusOr<Tile> parsed = ParseTile(tile.Text());
     ASSERT_TRUE(parsed.ok()) << parsed.status();
     EXPECT_EQ(*parsed, tile);
   }
   EXPECT_EQ((Tile{128, 64, 2, 8}).Text(), "128x64/2/8");
+  EXPECT_EQ((Tile{128, 64, 4, 8, true}).Text(), "128x64/4/8/warpgroups");
 }
 
 TEST(TileText, OtherTextIsRefused) {
   for (const char* text :
        {"", "128x64", "128x64/2", "128x64/2/8/1", "x64/2/8", "128x/2/8",
         "0x64/2/8", "128x64/0/8", "128x64/2/0", "-8x64/2/8", "128x64/2/8 ",
+        "128x64/2/8/", "128x64/2/8/warpgroup", "128x64/2/8/warpgroups/",
         "128X64/2/8", "99999999999x64/2/8", "8192x64/2/8"}) {
     const absl::Status status = ParseTile(text).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;

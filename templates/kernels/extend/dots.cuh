@@ -4,6 +4,7 @@
 
 #include "kernels/extend/queries.cuh"
 #include "kernels/extend/shape.cuh"
+#include "kernels/extend/stage.cuh"
 
 namespace kvforge::kernels {
 
@@ -23,7 +24,7 @@ __device__ __forceinline__ void ClearScores(
 // stage, s[m][n] being rows g, g + 8 and keys 8 * n + 2t, + 1: the partial dots
 // of each block of channels times the block's factor.
 __device__ __forceinline__ void BlockDots(
-    u32 shared, u32 stage, int group0, int row_warp, int lane,
+    u32 shared, ExtendStage stage, int group0, int row_warp, int lane,
     float (&s)[ExtendShape::kMTiles][ExtendShape::kStepKeys / 8][4]) {
   using Shape = ExtendShape;
   using KeyRun = ops::KeyRun<KSide, spec::kHeadDim>;
@@ -51,7 +52,7 @@ __device__ __forceinline__ void BlockDots(
     }
 #pragma unroll
     for (int n = 0; n < Shape::kStepKeys / 8; ++n) {
-      const ops::GroupPlace group = KeysAt(stage, group0 + n / 2);
+      const ops::GroupPlace group = stage.Keys(group0 + n / 2);
       const int first_key = n % 2 * 8;
       KeyRun keys;
       keys.Load(group, first_key + g, run, 0, t);
@@ -87,7 +88,7 @@ __device__ __forceinline__ void BlockDots(
 
 // The same where K has no block factors.
 __device__ __forceinline__ void Dots(
-    u32 shared, u32 stage, int group0, int row_warp, int lane,
+    u32 shared, ExtendStage stage, int group0, int row_warp, int lane,
     float (&s)[ExtendShape::kMTiles][ExtendShape::kStepKeys / 8][4]) {
   using Shape = ExtendShape;
   constexpr int kTiles = Shape::kStepKeys / 8;
@@ -102,8 +103,7 @@ __device__ __forceinline__ void Dots(
       KeyRun keys[kTiles];
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
-        keys[n].Load(KeysAt(stage, group0 + n / 2), n % 2 * 8 + g, run, part,
-                     t);
+        keys[n].Load(stage.Keys(group0 + n / 2), n % 2 * 8 + g, run, part, t);
       }
 #pragma unroll
       for (int i = 0; i < KeyRun::kSteps; ++i) {

@@ -7,6 +7,36 @@
 
 namespace kvforge::kernels {
 
+// The channels of the thread's row i as products of a warpgroup leave them:
+// column 8 n + j of V's images is channel j of the eight that lane n % 4 of a
+// converter read, of steps n / 4 * 2 and the next.
+__device__ __forceinline__ void StoreColumns(const AttentionArgs& args,
+                                             int kv_head, int t, int i,
+                                             float factor,
+                                             const ExtendState& state,
+                                             u8* out) {
+  using Element = spec::OutElement;
+  using Order = ops::ChannelOrder<VSide, spec::kValueDim>;
+#pragma unroll
+  for (int n = 0; n < ExtendShape::kNTiles; ++n) {
+    const int channel = Order::ChannelOf(n / 4 * 2 + t / 2, n % 4) + t % 2 * 2;
+    float x[2];
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      x[c] = state.out[i / 2][n][i % 2 * 2 + c] * factor;
+      if constexpr (VSide::kChannelScale) {
+        const float* scales =
+            formats::GivenChannelScales<spec::kValueDim>(args.v, kv_head);
+        x[c] *= arch::LoadGlobal<float>(scales + channel + c);
+      }
+    }
+    u32 words[Element::kBytes / 2];
+    Element::FromF32x2(x[0], x[1], words);
+    ops::StoreBytes<2 * Element::kBytes>(out + channel * Element::kBytes,
+                                         2 * Element::kBytes, words);
+  }
+}
+
 // Normalises the warp's rows and writes them.
 __device__ __forceinline__ void WriteRows(const AttentionArgs& args,
                                           const ops::Sequence& sequence,
@@ -68,8 +98,11 @@ __device__ __forceinline__ void WriteRows(const AttentionArgs& args,
     const i64 head = ops::HeadOf<spec::kGroup>(sequence, row);
     u8* out =
         args.out + token * args.out_token_stride + head * args.out_head_stride;
+    if constexpr (spec::kWarpgroups) {
+      StoreColumns(args, sequence.kv_head, t, i, factor, state, out);
+    }
 #pragma unroll
-    for (int run = 0; run < Shape::kRuns; ++run) {
+    for (int run = 0; run < (spec::kWarpgroups ? 0 : Shape::kRuns); ++run) {
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
         // Column 2t + c of the run's tiles: the channels of lane row g = 2t + c

@@ -16,7 +16,21 @@ __device__ __forceinline__ u32 QueryFragment(u32 shared, int part, int m_tile,
          ((tile * ExtendShape::KOrder::kSteps + step) * 32 + lane) * 16;
 }
 
+// Where LoadQueries puts them: registers of an A operand are (row g, k), (row
+// g + 8, k), (row g, k + 8), (row g + 8, k + 8).
+struct QueryFragments {
+  // Of word `pair` of a step's channels; of row lane / 4 of 16, or of the one 8
+  // on (half 1).
+  static __device__ __forceinline__ u32 Word(u32 shared, int part, int m_tile,
+                                             int half, int step, int lane,
+                                             int pair) {
+    return QueryFragment(shared, part, m_tile, step, lane) + half * 4 +
+           pair * 8;
+  }
+};
+
 // Writes the block's rows as operands and reads this thread's row facts.
+template <class Place>
 __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
                                             const ops::Sequence& sequence,
                                             int row0, int warp, int lane,
@@ -48,14 +62,14 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
         u32 words[Shape::kQueryParts][2];
         ops::QueryStep<spec::QueryElement, spec::ScoreOperand, Shape::KOrder>(
             query, step, t, scale.factor, words);
-        // Registers of an A operand: (row g, k), (row g + 8, k), (row g, k +
-        // 8), (row g + 8, k + 8).
 #pragma unroll
         for (int part = 0; part < Shape::kQueryParts; ++part) {
-          const u32 to =
-              QueryFragment(shared, part, m_tile, step, lane) + i % 2 * 4;
-          arch::StoreShared(to, words[part][0]);
-          arch::StoreShared(to + 8, words[part][1]);
+#pragma unroll
+          for (int pair = 0; pair < 2; ++pair) {
+            arch::StoreShared(
+                Place::Word(shared, part, m_tile, i % 2, step, lane, pair),
+                words[part][pair]);
+          }
         }
       }
     }

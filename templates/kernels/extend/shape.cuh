@@ -23,8 +23,8 @@ struct ExtendShape {
   static constexpr bool kDotBlocks = ops::kBlockFactors<KSide>;
   static constexpr bool kWeightBlocks = ops::kBlockFactors<VSide>;
 
-  static constexpr int kThreads = spec::kWarps * 32;
   static constexpr int kDimSplit = (spec::kValueDim + 255) / 256;
+  static_assert(kDimSplit == 1 || !spec::kWarpgroups);
   static constexpr int kRowWarps = spec::kWarps / kDimSplit;
   static constexpr int kWarpRows = spec::kBlockM / kRowWarps;
   static constexpr int kMTiles = kWarpRows / 16;
@@ -62,27 +62,12 @@ struct ExtendShape {
   static constexpr int kQueryBytes =
       kQueryParts * spec::kBlockM * spec::kHeadDim * 2;
   static constexpr int kGroups = spec::kBlockN / ops::kGroupKeys;
-  static constexpr int kStageBytes =
-      kGroups * (KGroup::kBytes + VGroup::kBytes);
-  static constexpr int kSharedBytes = kQueryBytes + spec::kStages * kStageBytes;
 
   static_assert(spec::kWarps % kDimSplit == 0);
   static_assert(kWarpRows == 16 || kWarpRows == 32);
   static_assert(VOrder::kRuns % kDimSplit == 0);
   static_assert(spec::kBlockN % ops::kGroupKeys == 0);
 };
-
-// A stage's groups of K, then those of V.
-__device__ __forceinline__ ops::GroupPlace KeysAt(u32 stage, int group) {
-  using Group = ExtendShape::KGroup;
-  return ops::PlaceAt<Group>(stage + group * Group::kBytes);
-}
-__device__ __forceinline__ ops::GroupPlace ValuesAt(u32 stage, int group) {
-  using Group = ExtendShape::VGroup;
-  return ops::PlaceAt<Group>(
-      stage + ExtendShape::kGroups * ExtendShape::KGroup::kBytes +
-      group * Group::kBytes);
-}
 
 // This thread holds rows first_row + 8 * i, i = 0 .. kRows - 1, of its
 // sequence. Which keys a row sees is worked out again where a mask is needed:

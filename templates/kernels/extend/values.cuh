@@ -3,6 +3,7 @@
 #define KVFORGE_TEMPLATES_KERNELS_EXTEND_VALUES_CUH_
 
 #include "kernels/extend/shape.cuh"
+#include "kernels/extend/stage.cuh"
 
 namespace kvforge::kernels {
 
@@ -72,7 +73,7 @@ __device__ __forceinline__ void BlockWeights(
 // out += weights * V over the warp's channels; where a key is `heavy`, once
 // more with what the weights lost when they were narrowed.
 __device__ __forceinline__ void Accumulate(
-    u32 stage, int group0, int dim_part, int lane, bool heavy,
+    ExtendStage stage, int group0, int dim_part, int lane, bool heavy,
     const float (&s)[ExtendShape::kMTiles][ExtendShape::kStepKeys / 8][4],
     ExtendState& state) {
   using Shape = ExtendShape;
@@ -108,7 +109,7 @@ __device__ __forceinline__ void Accumulate(
         }
       }
     }
-    const ops::GroupPlace v_group = ValuesAt(stage, group0 + group);
+    const ops::GroupPlace v_group = stage.Values(group0 + group);
 #pragma unroll 1
     for (int part = 0;; ++part) {
 #pragma unroll

@@ -51,15 +51,30 @@ __device__ __forceinline__ void RaiseReferences(
   }
 }
 
-// Scores to weights of V in place of s: scale, softcap, ALiBi or score
-// function, mask, online softmax. `selected`: bit i for key step_key + i, all
-// ones without a selection. Returns whether some key is heavy for a row of the
-// warp (kTwoPartWeights only).
-__device__ __forceinline__ bool Weights(
-    const AttentionArgs& args, const ops::Sequence& sequence, u32 stage,
+// Largest scores of rows in base 2, and of their weights of V; see
+// ops::SoftmaxRow::MustRaise.
+struct StepTops {
+  float score2[ExtendState::kRows];
+  float value2[ExtendState::kRows];
+
+  __device__ __forceinline__ void Clear() {
+#pragma unroll
+    for (int i = 0; i < ExtendState::kRows; ++i) {
+      score2[i] = value2[i] = ops::NegativeInfinity();
+    }
+  }
+};
+
+// kStepKeys dots in place to scores: scale, softcap, ALiBi or score function,
+// mask. `selected`: bit i for key step_key + i, all ones without a selection.
+// `stage`: where the keys' row terms lie, as ExtendStage gives them.
+template <class Stage>
+__device__ __forceinline__ void MapScores(
+    const AttentionArgs& args, const ops::Sequence& sequence, Stage stage,
     int group0, int step_key, bool masked, u32 selected, int t,
+    const ExtendState& state,
     float (&s)[ExtendShape::kMTiles][ExtendShape::kStepKeys / 8][4],
-    ExtendState& state) {
+    ops::RowTerms (&v_terms)[ExtendShape::kStepKeys / 8][2], StepTops& tops) {
   using Shape = ExtendShape;
   constexpr int kTiles = Shape::kStepKeys / 8;
   constexpr bool kScaled = spec::kValueWeightScaled;
@@ -83,16 +98,10 @@ __device__ __forceinline__ bool Weights(
     }
   }
 
-  ops::RowTerms v_terms[kTiles][2];
-  float top2[ExtendState::kRows], value2[ExtendState::kRows];
-#pragma unroll
-  for (int i = 0; i < ExtendState::kRows; ++i) {
-    top2[i] = value2[i] = ops::NegativeInfinity();
-  }
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
-    const ops::GroupPlace k_group = KeysAt(stage, group0 + n / 2);
-    const ops::GroupPlace v_group = ValuesAt(stage, group0 + n / 2);
+    const ops::GroupPlace k_group = stage.Keys(group0 + n / 2);
+    const ops::GroupPlace v_group = stage.Values(group0 + n / 2);
     const int pair = n % 2 * 8 + 2 * t;
     ops::RowTerms k_terms[2];
     float v_log2[2] = {0.0f, 0.0f};
@@ -143,28 +152,45 @@ __device__ __forceinline__ bool Weights(
       for (int c = 0; c < 4; ++c) {
         const int i = 2 * m + c / 2;
         const float score2 = s[m][n][c] * ops::kLog2E;
-        top2[i] = arch::Max(top2[i], score2);
+        tops.score2[i] = arch::Max(tops.score2[i], score2);
         if constexpr (kScaled) {
-          value2[i] = arch::Max(value2[i], score2 + v_log2[c % 2]);
+          tops.value2[i] = arch::Max(tops.value2[i], score2 + v_log2[c % 2]);
         }
       }
     }
   }
+}
 
+// Raises references that `tops` passes. Whether some key is heavy for a row of
+// the warp (kTwoPartWeights only).
+__device__ __forceinline__ bool Raise(StepTops& tops, ExtendState& state) {
+  using Shape = ExtendShape;
+  constexpr bool kScaled = spec::kValueWeightScaled;
   bool raise = false;
   bool heavy = false;
 #pragma unroll
   for (int i = 0; i < ExtendState::kRows; ++i) {
-    raise |= state.softmax[i].MustRaise<kScaled>(top2[i], value2[i]);
-    if constexpr (Shape::kTwoPartWeights) heavy |= top2[i] > state.heavy2[i];
+    raise |=
+        state.softmax[i].MustRaise<kScaled>(tops.score2[i], tops.value2[i]);
+    if constexpr (Shape::kTwoPartWeights)
+      heavy |= tops.score2[i] > state.heavy2[i];
   }
   if (arch::WarpAny(raise || heavy)) {
     if (!Shape::kTwoPartWeights || arch::WarpAny(raise)) {
-      RaiseReferences(top2, value2, state);
+      RaiseReferences(tops.score2, tops.value2, state);
     }
     if constexpr (Shape::kTwoPartWeights) heavy = arch::WarpAny(heavy);
   }
+  return heavy;
+}
 
+// Scores in place to weights of V, by the references as they are.
+__device__ __forceinline__ void WeighScores(
+    const ops::RowTerms (&v_terms)[ExtendShape::kStepKeys / 8][2],
+    float (&s)[ExtendShape::kMTiles][ExtendShape::kStepKeys / 8][4],
+    ExtendState& state) {
+  using Shape = ExtendShape;
+  constexpr int kTiles = Shape::kStepKeys / 8;
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
@@ -189,6 +215,11 @@ __device__ __forceinline__ bool Weights(
       }
     }
   }
+}
+
+// Of all keys so far, behind a heavy one.
+__device__ __forceinline__ void NoteHeavy(bool heavy, ExtendState& state) {
+  using Shape = ExtendShape;
   if constexpr (Shape::kTwoPartWeights) {
     if (heavy) {
 #pragma unroll
@@ -200,6 +231,23 @@ __device__ __forceinline__ bool Weights(
       }
     }
   }
+}
+
+// A step's dots to weights of V in place. Returns whether some key is heavy.
+template <class Stage>
+__device__ __forceinline__ bool Weights(
+    const AttentionArgs& args, const ops::Sequence& sequence, Stage stage,
+    int group0, int step_key, bool masked, u32 selected, int t,
+    float (&s)[ExtendShape::kMTiles][ExtendShape::kStepKeys / 8][4],
+    ExtendState& state) {
+  ops::RowTerms v_terms[ExtendShape::kStepKeys / 8][2];
+  StepTops tops;
+  tops.Clear();
+  MapScores(args, sequence, stage, group0, step_key, masked, selected, t, state,
+            s, v_terms, tops);
+  const bool heavy = Raise(tops, state);
+  WeighScores(v_terms, s, state);
+  NoteHeavy(heavy, state);
   return heavy;
 }
 

@@ -22,6 +22,7 @@ constexpr int kBlockM = 64;
 constexpr int kBlockN = 32;
 constexpr int kStages = 2;
 constexpr int kWarps = 4;
+constexpr bool kWarpgroups = false;
 using QueryElement = formats::Bf16;
 using OutElement = formats::Bf16;
 using ScoreOperand = formats::F16Operand;

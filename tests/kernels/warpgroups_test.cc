@@ -1,0 +1,155 @@
+// Extend in tiles of warpgroups: each of its parts where it could go wrong,
+// beside the other extend kernel on the same case. On GPUs without products of
+// warpgroups only that other one runs.
+#include "absl/strings/str_cat.h"
+#include "compiler/tile/tile_selector.h"
+#include "tests/kernels/test_engine.h"
+
+namespace kvforge {
+namespace {
+
+CaseOptions Options(const char* format, std::vector<int> q_lens,
+                    std::vector<int> kv_lens) {
+  CaseOptions options;
+  options.name = absl::StrCat("warpgroups ", format);
+  options.format = format;
+  options.head_dim = 64;
+  options.num_q_heads = 4;
+  options.num_kv_heads = 2;
+  options.q_lens = std::move(q_lens);
+  options.kv_lens = std::move(kv_lens);
+  return options;
+}
+
+// Several tiles of keys, a block of rows and a part of one, sequences without
+// queries and without keys.
+class WarpgroupFormats : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(WarpgroupFormats, MatchTheReference) {
+  ExpectCaseRight(Options(GetParam(), {70, 0, 3, 2}, {333, 20, 3, 0}), 1, 2);
+}
+
+TEST_P(WarpgroupFormats, AtHeadDim128) {
+  CaseOptions options = Options(GetParam(), {33}, {150});
+  options.head_dim = 128;
+  ExpectCaseRight(options, 2, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, WarpgroupFormats,
+    ::testing::Values("bf16", "f16", "e4m3_tensor", "e4m3_head", "e4m3_channel",
+                      "e4m3_row", "e5m2_tensor", "int8_row", "int4_row",
+                      "nvfp4_row", "nvfp4"),
+    [](const auto& info) { return std::string(info.param); });
+
+TEST(Warpgroups, TakeKAndVOfDifferentSizes) {
+  CaseOptions options = Options("bf16", {40, 9}, {100, 9});
+  options.v_format = "nvfp4_row";
+  options.head_dim = 192;
+  options.v_head_dim = 128;
+  ExpectCaseRight(options, 0, 1);
+  options.format = "int4_row";
+  options.v_format = "f16";
+  options.head_dim = 64;
+  options.v_head_dim = 192;
+  ExpectCaseRight(options, 3, 1);
+}
+
+// Queries in two parts.
+TEST(Warpgroups, TakeQueriesOfF32) {
+  CaseOptions options = Options("int8_row", {70}, {150});
+  options.query_type = options.out_type = DType::kF32;
+  options.sm_scale = 1;  // standard deviation of the scores: 8
+  ExpectCaseRight(options, 0, 1);
+}
+
+// A row that few heavy keys decide, its weights narrowed to bf16: what they
+// lose goes into a second product.
+TEST(Warpgroups, MultiplyTheRestOfHeavyWeights) {
+  for (int seed = 1; seed <= 4; ++seed) {
+    CaseOptions options = Options("bf16", {17, 40}, {60, 250});
+    options.causal = false;
+    options.sm_scale = 0.25f;  // standard deviation of the scores: 2
+    options.out_type = DType::kF32;
+    options.seed = seed;
+    const AttentionCase problem = Generated(options);
+    if (ListingSpecs()) {
+      PrepareCase(problem, 0, 1);
+      continue;
+    }
+    for (const KernelResult& result :
+         RunCase(TestEngine(), problem, 0, 1, /*warpgroups=*/true).results) {
+      KVFORGE_EXPECT_OK(result.status);
+      EXPECT_LT(result.errors.out_ratio, 0.6)
+          << result.kernel << ", seed " << seed;
+    }
+  }
+}
+
+// Scores that grow from tile to tile raise the references of every row.
+TEST(Warpgroups, RaiseReferencesFromTileToTile) {
+  CaseOptions options = Options("e4m3_row", {20}, {500});
+  options.k = [](int64_t token, int, int d) {
+    return d == 0 ? static_cast<float>(token) / 8 : 0.25f;
+  };
+  options.q = [](int64_t, int, int d) { return d == 0 ? 16.0f : 1.0f; };
+  options.sm_scale = 1;
+  ExpectCaseRight(options, 0, 1);
+}
+
+TEST(Warpgroups, KeepToWindowMaskAndSoftcap) {
+  CaseOptions options = Options("e4m3_row", {90, 5}, {260, 100});
+  options.window = 70;
+  options.softcap = 5;
+  options.sinks = true;
+  ExpectCaseRight(options, 0, 1);
+  options.causal = false;
+  options.alibi = true;
+  ExpectCaseRight(options, 1, 1);
+  options.alibi = options.sinks = false;
+  options.window = 0;
+  options.softcap = 0;
+  options.mask = [](int b, int t, int j) {
+    return t % 7 != 3 && (t * 131 + j * 71 + b * 17) % 7 < 3;
+  };
+  ExpectCaseRight(options, 0, 1);
+}
+
+// Pages that divide no tile, one token a page, and a group that divides no
+// block of rows.
+TEST(Warpgroups, TakeAnyPageAndGroup) {
+  for (const int page_size : {1, 48}) {
+    CaseOptions options = Options("e4m3_row", {30, 50}, {170, 65});
+    options.page_size = page_size;
+    options.num_q_heads = 14;
+    ExpectCaseRight(options, page_size % 2, 1);
+  }
+}
+
+TEST(Warpgroups, SayWhatTheyDoNotTake) {
+  const GpuTarget& sm_90 = **FindTarget("sm_90");
+  const GpuTarget& sm_89 = **FindTarget("sm_89");
+  const auto refusal = [](const char* text, const GpuTarget& gpu) {
+    return std::string(
+        SelectWarpgroupTile(*ParseSpec(text), gpu).status().message());
+  };
+  EXPECT_EQ(refusal("extend/e4m3_row/d128/g4/page16/bf16", sm_90), "");
+  EXPECT_EQ(refusal("extend/e4m3_row/d128/g4/page16/bf16", sm_89),
+            "extend/e4m3_row/d128/g4/page16/bf16 on sm_89: no tile of "
+            "warpgroups fits; the spec needs products of warpgroups, which "
+            "sm_89 does not have; take the tile that the selector chooses");
+  for (const char* text : {"extend/mxfp8/d128/g4/page16/bf16",
+                           "extend/e4m3_row/d80/g4/page16/bf16",
+                           "extend/e4m3_row/d128/g4/page16/bf16/sparse=16"}) {
+    EXPECT_EQ(
+        refusal(text, sm_90),
+        absl::StrCat(text,
+                     " on sm_90: no tile of warpgroups fits; the spec is none "
+                     "for warpgroups, which take head_dims of 64, 128 or "
+                     "192, no ue8m0 block scales and no selected blocks; "
+                     "take the tile that the selector chooses"));
+  }
+}
+
+}  // namespace
+}  // namespace kvforge
