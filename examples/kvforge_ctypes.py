@@ -251,14 +251,13 @@ class Library:
 
 
 def load(path=None):
-    """libkvforge.so: `path`, else that of the build folder beside this file,
-    else the one that the loader finds."""
-    if path is None:
-        built = pathlib.Path(__file__).resolve().parent.parent / "build/lib"
-        path = built / "libkvforge.so"
-        if not path.exists():
-            path = "libkvforge.so"
-    return Library(path)
+    """libkvforge.so: `path`, else that of this file's checkout or prefix, else
+    the one that the loader finds."""
+    parents = pathlib.Path(__file__).resolve().parents
+    for beside in (parents[1] / "build/lib", parents[2] / "lib"):
+        if path is None and (beside / "libkvforge.so").exists():
+            path = beside / "libkvforge.so"
+    return Library(path or "libkvforge.so")
 
 
 class Kernel:
