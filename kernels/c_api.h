@@ -1,6 +1,6 @@
 // The C interface of kvforge: C11, no C++ type, for engines in any language.
-// docs/c_api.md shows the life cycle; the C++ headers named below have the
-// formulas. Numbers are little; what is not said here is as it is there.
+// docs/c_api.md shows the life cycle; the C++ headers named below have formulas
+// and details, which hold here as well.
 //
 // Errors. A call that can fail returns a status: KVFORGE_OK, or the code of an
 // absl::Status. kvforge_last_error() is then its message: what was asked, what

@@ -3,6 +3,8 @@
 # command. Then reads what the library needs and exports.
 #   -DBUILD -DFOLDER -DSOURCES (this folder) -DC_COMPILER -DCXX_COMPILER
 #   -DGENERATOR -DPKG_CONFIG -DREADELF -DNM -DLIBDIR -DSO_VERSION -DSOURCE_ROOT
+cmake_minimum_required(VERSION 3.25)
+
 function(run name)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result
     OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -85,7 +87,7 @@ foreach(symbol ${symbols})
 endforeach()
 file(READ ${prefix}/include/kvforge/kernels/c_api.h header)
 string(REGEX REPLACE "//[^\n]*" "" header "${header}")
-string(REGEX MATCHALL "kvforge_[a-z_0-9]+\\([^;]*;" declared "${header}")
+string(REGEX MATCHALL "kvforge_[a-z_0-9]+\\([^;]*\\)" declared "${header}")
 list(LENGTH declared count)
 if(NOT calls EQUAL count)
   message(FATAL_ERROR "c_api.h declares ${count} calls; libkvforge.so exports "

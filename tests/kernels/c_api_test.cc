@@ -343,6 +343,7 @@ TEST(CApi, FactsAndStatistics) {
 
   const CKernel first = Prepared(engine, "merge/d64/f32");
   const CKernel second = Prepared(engine, "merge/d64/f32");
+  ASSERT_TRUE(first != nullptr && second != nullptr);
   auto statistics = Sized<kvforge_statistics>();
   KVFORGE_EXPECT_C_OK(kvforge_engine_get_statistics(engine.get(), &statistics));
   EXPECT_EQ(statistics.compiles, 1);
