@@ -183,6 +183,9 @@ bool IsNested(const RowGrid& grid) {
 
 }  // namespace
 
+// A count times a stride.
+__extension__ using Wide = __int128;
+
 bool RowsOverlap(const RowGrid& grid) {
   if (IsNested(grid)) return false;
   const int64_t pages = grid.extents[0], slots = grid.extents[1],
@@ -192,12 +195,14 @@ bool RowsOverlap(const RowGrid& grid) {
   // than a row. By symmetry the head difference is not negative.
   for (int64_t head = 0; head < heads; ++head) {
     for (int64_t slot = 1 - slots; slot < slots; ++slot) {
-      const int64_t moved = slot * grid.strides[1] + head * grid.strides[2];
-      const int64_t nearest = page_stride == 0 ? 0 : -moved / page_stride;
-      for (int64_t page = nearest - 1; page <= nearest + 1; ++page) {
-        if (std::abs(page) >= pages) continue;
+      const Wide moved =
+          Wide{slot} * grid.strides[1] + Wide{head} * grid.strides[2];
+      const Wide nearest = page_stride == 0 ? 0 : -moved / page_stride;
+      for (Wide page = nearest - 1; page <= nearest + 1; ++page) {
+        if (page >= pages || -page >= pages) continue;
         if (page == 0 && slot == 0 && head == 0) continue;
-        if (std::abs(moved + page * page_stride) < grid.row_bytes) return true;
+        const Wide apart = moved + page * page_stride;
+        if (apart < grid.row_bytes && -apart < grid.row_bytes) return true;
       }
     }
   }

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -15,7 +16,9 @@ struct KernelStore::Flight {
   std::condition_variable landed_cv;
   // Guarded by the store's mutex_.
   bool landed = false;
-  absl::StatusOr<SharedEntry> result = absl::UnknownError("in flight");
+  absl::StatusOr<SharedEntry> result = absl::InternalError(
+      "kernel store: the thread that fetched this kernel ended with an "
+      "exception, such as of memory that ran out; ask for it again");
   KernelSource source = KernelSource::kCompiled;
 };
 
@@ -72,16 +75,18 @@ absl::StatusOr<KernelStore::SharedEntry> KernelStore::Get(
     }
     flight = slot = std::make_shared<Flight>();
   }
-  absl::StatusOr<SharedEntry> result = Fetch(request, source);
-  {
+  // Those that wait go on although this thread leaves by an exception.
+  const auto land = absl::MakeCleanup([&] {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (result.ok()) Remember(digest, *result);
-    flight->result = result;
-    flight->source = *source;
     flight->landed = true;
     flights_.erase(digest);
-  }
-  flight->landed_cv.notify_all();
+    flight->landed_cv.notify_all();
+  });
+  absl::StatusOr<SharedEntry> result = Fetch(request, source);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (result.ok()) Remember(digest, *result);
+  flight->result = result;
+  flight->source = *source;
   return result;
 }
 

@@ -30,6 +30,10 @@ TEST(RowsOverlap, ExactForEveryArrangement) {
   EXPECT_FALSE(RowsOverlap({64, {100, 16, 1}, {1024, 64, 0}}));
   // Rows woven into each other's gaps: 0, 128, 192, 320, 384 ... do not meet.
   EXPECT_FALSE(RowsOverlap({64, {1, 2, 2}, {0, 192, 128}}));
+  // Twice these strides, or the sum of them, passes 2^63.
+  constexpr int64_t kFar = int64_t{1} << 62;
+  EXPECT_TRUE(RowsOverlap({64, {3, 3, 3}, {kFar, kFar, 64}}));
+  EXPECT_FALSE(RowsOverlap({64, {2, 3, 2}, {kFar + 64, kFar, 128}}));
   EXPECT_TRUE(RowsOverlap({65, {1, 2, 2}, {0, 192, 128}}));
   // Backwards.
   EXPECT_FALSE(RowsOverlap({64, {4, 16, 2}, {2048, -64, 1024}}));

@@ -147,6 +147,36 @@ TEST_F(KernelStoreTest, AFailedCompileIsPassedOnAndTriedAgain) {
   EXPECT_EQ(store.compile_count(), 2);
 }
 
+// What a compile runs into may be no status: an engine's log function, say.
+TEST_F(KernelStoreTest, AnExceptionLeavesNobodyWaiting) {
+  std::atomic<int> calls = 0;
+  KernelStore store(
+      Options([&calls](const KernelRequest& request) -> absl::StatusOr<Entry> {
+        if (calls++ == 0) {
+          absl::SleepFor(absl::Milliseconds(100));  // others begin to wait
+          throw std::bad_alloc();
+        }
+        return CompileSample(request);
+      }));
+  std::atomic<int> thrown = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&store, &thrown] {
+      try {
+        const auto entry = store.Get(Request());
+        if (entry.ok()) return;
+        EXPECT_THAT(std::string(entry.status().message()),
+                    HasSubstr("ended with an exception"));
+      } catch (const std::bad_alloc&) {
+        ++thrown;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(thrown, 1);
+  EXPECT_TRUE(store.Get(Request()).ok());
+}
+
 TEST_F(KernelStoreTest, StrictModeFindsPrimedKernelsAndNamesWhatIsMissing) {
   ASSERT_TRUE(KernelStore(Options(CompileSample)).Get(Request()).ok());
   KernelStoreOptions options = Options(nullptr);
