@@ -44,11 +44,18 @@ bool NeedsGpu(const BenchCase& what) {
   return what.kind != CaseKind::kSpecialise;
 }
 
-void ListSpecs(const std::vector<BenchCase>& cases) {
+// One line a kernel: its SPEC, and `tile` where it is to take that one.
+void ListSpecs(const std::vector<BenchCase>& cases, const std::string& tile) {
   std::set<std::string> specs;
   for (const BenchCase& what : cases) {
     if (!NeedsGpu(what)) continue;
-    for (const KernelSpec& spec : what.Specs()) specs.insert(spec.Text());
+    for (const KernelSpec& spec : what.Specs()) {
+      const bool attends = spec.kernel == KernelKind::kDecode ||
+                           spec.kernel == KernelKind::kExtend;
+      specs.insert(attends && !tile.empty()
+                       ? absl::StrCat(spec.Text(), " ", tile)
+                       : spec.Text());
+    }
   }
   for (const std::string& spec : specs) std::printf("%s\n", spec.c_str());
 }
@@ -181,7 +188,7 @@ absl::StatusOr<int> Bench(const BenchFlags& flags) {
     return kExitOk;
   }
   if (flags.list_specs) {
-    ListSpecs(cases);
+    ListSpecs(cases, flags.tile);
     return kExitOk;
   }
   // Read before anything is measured: a wrong file should not cost a run.
