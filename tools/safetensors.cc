@@ -1,5 +1,10 @@
 #include "tools/safetensors.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <limits>
 #include <set>
@@ -18,6 +23,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kLengthBytes = 8;
+constexpr uint64_t kMaxWantedBytes = uint64_t{1} << 30;
 constexpr char kMetadata[] = "__metadata__";
 
 struct DTypeRow {
@@ -25,9 +31,10 @@ struct DTypeRow {
   int bytes;
 };
 constexpr DTypeRow kDTypes[] = {
-    {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1},
-    {"U16", 2},  {"I16", 2}, {"F16", 2}, {"BF16", 2},    {"U32", 4},
-    {"I32", 4},  {"F32", 4}, {"U64", 8}, {"I64", 8},     {"F64", 8},
+    {"BOOL", 1}, {"U8", 1},      {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1},
+    {"U16", 2},  {"I16", 2},     {"F16", 2}, {"BF16", 2},    {"U32", 4},
+    {"I32", 4},  {"F32", 4},     {"U64", 8}, {"I64", 8},     {"F64", 8},
+    {"C64", 8},  {"F8_E8M0", 1},
 };
 
 absl::Status Malformed(absl::string_view file, absl::string_view fault) {
@@ -102,6 +109,8 @@ struct TensorEntry {
   int64_t end = 0;
 };
 
+using EntryMap = std::map<std::string, TensorEntry>;
+
 absl::StatusOr<TensorEntry> ReadEntry(absl::string_view file,
                                       const std::string& name,
                                       const Json& value) {
@@ -143,9 +152,8 @@ absl::StatusOr<TensorEntry> ReadEntry(absl::string_view file,
 }
 
 // The tensors, in order of their bytes, follow each other and end at `size`.
-absl::Status CheckCoverage(absl::string_view file,
-                           const std::map<std::string, TensorEntry>& entries,
-                           size_t size) {
+absl::Status CheckCoverage(absl::string_view file, const EntryMap& entries,
+                           uint64_t size) {
   std::vector<std::pair<const std::string*, const TensorEntry*>> order;
   for (const auto& [name, entry] : entries) order.emplace_back(&name, &entry);
   std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
@@ -169,6 +177,67 @@ absl::Status CheckCoverage(absl::string_view file,
   return absl::OkStatus();
 }
 
+// The header's length, from a file's first bytes.
+absl::StatusOr<uint64_t> HeaderBytes(absl::string_view file,
+                                     absl::string_view first_bytes,
+                                     uint64_t file_bytes) {
+  if (first_bytes.size() < kLengthBytes) {
+    return Malformed(file, absl::StrCat("it has ", file_bytes,
+                                        " bytes, the header's length takes 8"));
+  }
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, first_bytes.data(), kLengthBytes);
+  if (header_bytes > kMaxHeaderBytes ||
+      header_bytes > file_bytes - kLengthBytes) {
+    return Malformed(
+        file, absl::StrCat("its header claims ", header_bytes, " bytes, ",
+                           file_bytes - kLengthBytes, " follow and ",
+                           kMaxHeaderBytes, " are allowed"));
+  }
+  return header_bytes;
+}
+
+// The tensors that a header describes, which fill `data_bytes` exactly.
+absl::StatusOr<EntryMap> ParseTable(
+    absl::string_view file, absl::string_view header_text, uint64_t data_bytes,
+    std::map<std::string, std::string>& metadata) {
+  ASSIGN_OR_RETURN(const Json header,
+                   ParseHeader(file, header_text.data(), header_text.size()));
+  EntryMap entries;
+  for (const auto& [key, value] : header.items()) {
+    if (key != kMetadata) {
+      ASSIGN_OR_RETURN(entries[key], ReadEntry(file, key, value));
+      continue;
+    }
+    if (!value.is_object()) return Malformed(file, "__metadata__ is no map");
+    for (const auto& [field, text] : value.items()) {
+      if (!text.is_string()) {
+        return Malformed(
+            file, absl::StrCat("__metadata__ '", field, "' is not a string"));
+      }
+      metadata[field] = text.get<std::string>();
+    }
+  }
+  RETURN_IF_ERROR(CheckCoverage(file, entries, data_bytes));
+  return entries;
+}
+
+absl::Status ReadAt(int fd, absl::string_view file, uint64_t offset, void* to,
+                    uint64_t bytes) {
+  for (uint64_t done = 0; done < bytes;) {
+    const ssize_t got = pread(fd, static_cast<char*>(to) + done, bytes - done,
+                              static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return FileError(errno, "cannot read", file);
+    if (got == 0) {
+      return Malformed(file, absl::StrCat("it ends at byte ", offset + done,
+                                          " while it is read"));
+    }
+    done += static_cast<uint64_t>(got);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int SafetensorsDTypeBytes(absl::string_view dtype) {
@@ -188,45 +257,72 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   return Parse(std::move(bytes), path);
 }
 
+absl::StatusOr<SafetensorsFile> SafetensorsFile::OpenSome(
+    const std::string& path,
+    const std::function<bool(absl::string_view name)>& wanted) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return FileError(errno, "cannot open", path);
+  struct stat info;
+  if (fstat(fd.get(), &info) != 0) {
+    return FileError(errno, "cannot examine", path);
+  }
+  if (!S_ISREG(info.st_mode)) return Malformed(path, "it is no regular file");
+  const uint64_t file_bytes = static_cast<uint64_t>(info.st_size);
+  std::string length(std::min<uint64_t>(kLengthBytes, file_bytes), '\0');
+  RETURN_IF_ERROR(ReadAt(fd.get(), path, 0, length.data(), length.size()));
+  ASSIGN_OR_RETURN(const uint64_t header_bytes,
+                   HeaderBytes(path, length, file_bytes));
+  std::string header(header_bytes, '\0');
+  RETURN_IF_ERROR(
+      ReadAt(fd.get(), path, kLengthBytes, header.data(), header.size()));
+  const uint64_t data_begin = kLengthBytes + header_bytes;
+  SafetensorsFile file;
+  file.name_ = path;
+  ASSIGN_OR_RETURN(
+      EntryMap entries,
+      ParseTable(path, header, file_bytes - data_begin, file.metadata_));
+  uint64_t wanted_bytes = 0;
+  for (auto it = entries.begin(); it != entries.end();) {
+    if (wanted(it->first)) {
+      wanted_bytes += static_cast<uint64_t>(it->second.end - it->second.begin);
+      ++it;
+    } else {
+      it = entries.erase(it);
+    }
+  }
+  if (wanted_bytes > kMaxWantedBytes) {
+    return Malformed(path, absl::StrCat("the tensors that are read from it "
+                                        "have ",
+                                        wanted_bytes, " bytes, ",
+                                        kMaxWantedBytes, " are allowed"));
+  }
+  file.data_.resize(wanted_bytes);
+  uint64_t used = 0;
+  for (auto& [key, entry] : entries) {
+    const uint64_t bytes = static_cast<uint64_t>(entry.end - entry.begin);
+    RETURN_IF_ERROR(ReadAt(fd.get(), path,
+                           data_begin + static_cast<uint64_t>(entry.begin),
+                           file.data_.data() + used, bytes));
+    file.tensors_[key] =
+        Tensor{std::move(entry.dtype), std::move(entry.shape),
+               absl::MakeConstSpan(file.data_).subspan(used, bytes)};
+    used += bytes;
+  }
+  return file;
+}
+
 absl::StatusOr<SafetensorsFile> SafetensorsFile::Parse(std::string bytes,
                                                        absl::string_view name) {
-  if (bytes.size() < kLengthBytes) {
-    return Malformed(name, absl::StrCat("it has ", bytes.size(),
-                                        " bytes, the header's length takes 8"));
-  }
-  uint64_t header_bytes = 0;
-  std::memcpy(&header_bytes, bytes.data(), kLengthBytes);
-  if (header_bytes > kMaxHeaderBytes ||
-      header_bytes > bytes.size() - kLengthBytes) {
-    return Malformed(
-        name, absl::StrCat("its header claims ", header_bytes, " bytes, ",
-                           bytes.size() - kLengthBytes, " follow and ",
-                           kMaxHeaderBytes, " are allowed"));
-  }
-  ASSIGN_OR_RETURN(
-      const Json header,
-      ParseHeader(name, bytes.data() + kLengthBytes, header_bytes));
-
+  ASSIGN_OR_RETURN(const uint64_t header_bytes,
+                   HeaderBytes(name, bytes, bytes.size()));
   SafetensorsFile file;
   file.name_ = std::string(name);
-  std::map<std::string, TensorEntry> entries;
-  for (const auto& [key, value] : header.items()) {
-    if (key == kMetadata) {
-      if (!value.is_object()) return Malformed(name, "__metadata__ is no map");
-      for (const auto& [field, text] : value.items()) {
-        if (!text.is_string()) {
-          return Malformed(
-              name, absl::StrCat("__metadata__ '", field, "' is not a string"));
-        }
-        file.metadata_[field] = text.get<std::string>();
-      }
-      continue;
-    }
-    ASSIGN_OR_RETURN(entries[key], ReadEntry(name, key, value));
-  }
   const size_t data_begin = kLengthBytes + header_bytes;
-  RETURN_IF_ERROR(CheckCoverage(name, entries, bytes.size() - data_begin));
-
+  ASSIGN_OR_RETURN(
+      EntryMap entries,
+      ParseTable(name,
+                 absl::string_view(bytes).substr(kLengthBytes, header_bytes),
+                 bytes.size() - data_begin, file.metadata_));
   file.data_.assign(bytes.begin() + data_begin, bytes.end());
   for (auto& [key, entry] : entries) {
     file.tensors_[key] =

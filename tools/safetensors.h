@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -54,6 +55,11 @@ class SafetensorsFile {
   // kNotFound; kInvalidArgument with what is wrong and where; kOutOfRange for a
   // file of 2 GiB or more.
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
+  // Checked alike, for a file of any size: only the tensors that `wanted` names
+  // are read and kept, 1 GiB of them at most.
+  static absl::StatusOr<SafetensorsFile> OpenSome(
+      const std::string& path,
+      const std::function<bool(absl::string_view name)>& wanted);
   // `bytes`: the whole file. `name` is for messages.
   static absl::StatusOr<SafetensorsFile> Parse(std::string bytes,
                                                absl::string_view name);
