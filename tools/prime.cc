@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -19,6 +22,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/status_macros.h"
 #include "tools/command.h"
+#include "tools/model_specs.h"
 #include "tools/prime_manifest.h"
 #include "tools/progress.h"
 
@@ -31,11 +35,13 @@ constexpr int64_t kCompileBytes = int64_t{512} << 20;
 struct PrimeFlags {
   EngineFlags engine;
   std::vector<std::string> specs;
+  ModelOptions model;  // without a folder: none
   std::vector<std::string> gpus;
   std::string score;  // file of a score function; "" = none
   int threads = 0;    // 0 = cores
   std::string shard;
   bool recompile = false;
+  bool dry_run = false;
   bool json = false;
 };
 
@@ -64,11 +70,25 @@ absl::StatusOr<Shard> ParseShard(const std::string& text) {
   return shard;
 }
 
-// Every SPEC for every GPU, each once.
+struct PrimePlan {
+  std::optional<ModelPlan> model;
+  std::vector<std::string> specs;  // each once, sorted; as PrimeJob has them
+  std::vector<PrimeJob> jobs;      // this shard's: every SPEC for every GPU
+};
+
 // Score functions of the SPECs become known to `engine`.
-absl::StatusOr<std::vector<PrimeJob>> PlanJobs(const PrimeFlags& flags,
-                                               Engine& engine) {
-  ASSIGN_OR_RETURN(const std::vector<SpecLine> lines, ReadSpecs(flags.specs));
+absl::StatusOr<PrimePlan> PlanJobs(const PrimeFlags& flags,
+                                   std::optional<ModelPlan> model,
+                                   Engine& engine) {
+  ASSIGN_OR_RETURN(const Shard shard, ParseShard(flags.shard));
+  PrimePlan plan;
+  plan.model = std::move(model);
+  ASSIGN_OR_RETURN(std::vector<SpecLine> lines, ReadSpecs(flags.specs));
+  if (plan.model) {
+    ASSIGN_OR_RETURN(const std::vector<KernelSpec> specs,
+                     SpecsOf(*plan.model, flags.model));
+    for (const KernelSpec& spec : specs) lines.push_back({spec.Text(), "", ""});
+  }
   std::set<std::string> unique;
   for (const SpecLine& line : lines) {
     absl::StatusOr<KernelSpec> spec = ParseSpec(line.spec);
@@ -90,16 +110,40 @@ absl::StatusOr<std::vector<PrimeJob>> PlanJobs(const PrimeFlags& flags,
     }
     unique.insert(spec->Text() + tile);
   }
-  ASSIGN_OR_RETURN(const Shard shard, ParseShard(flags.shard));
-  std::vector<PrimeJob> jobs;
+  plan.specs.assign(unique.begin(), unique.end());
+  // In turn, since neighbours of the list take alike long.
   int64_t number = 0;
   for (const std::string& gpu : flags.gpus) {
     ASSIGN_OR_RETURN(const PrimeTarget target, ParsePrimeTarget(gpu));
-    for (const std::string& spec : unique) {
-      if (number++ % shard.count == shard.index) jobs.push_back({spec, target});
+    for (const std::string& spec : plan.specs) {
+      if (number++ % shard.count == shard.index) {
+        plan.jobs.push_back({spec, target});
+      }
     }
   }
-  return jobs;
+  return plan;
+}
+
+// A SPEC of the plan and the tile behind it, if it has one.
+struct ResolvedSpec {
+  KernelSpec spec;
+  Tile tile;
+};
+
+absl::StatusOr<ResolvedSpec> Resolve(const PrimeJob& job) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(job.spec, absl::MaxSplits(' ', 1));
+  ResolvedSpec resolved;
+  ASSIGN_OR_RETURN(resolved.spec, ParseSpec(parts.first));
+  if (parts.second.empty()) {
+    ASSIGN_OR_RETURN(const TileCandidate choice,
+                     SelectTile(resolved.spec, *job.target.gpu));
+    resolved.tile = choice.tile;
+  } else {
+    ASSIGN_OR_RETURN(resolved.tile, ParseTile(parts.second));
+    RETURN_IF_ERROR(CheckTile(resolved.spec, resolved.tile, *job.target.gpu));
+  }
+  return resolved;
 }
 
 int ThreadCount(int asked, size_t jobs) {
@@ -122,15 +166,9 @@ struct PrimeOutcome {
 absl::StatusOr<std::shared_ptr<const Entry>> CompileJob(Engine& engine,
                                                         const PrimeJob& job,
                                                         KernelSource* source) {
-  const std::pair<absl::string_view, absl::string_view> parts =
-      absl::StrSplit(job.spec, absl::MaxSplits(' ', 1));
-  ASSIGN_OR_RETURN(const KernelSpec spec, ParseSpec(parts.first));
-  if (parts.second.empty()) {
-    return engine.Compile(spec, *job.target.gpu, job.target.target, source);
-  }
-  ASSIGN_OR_RETURN(const Tile tile, ParseTile(parts.second));
-  RETURN_IF_ERROR(CheckTile(spec, tile, *job.target.gpu));
-  return engine.Compile(spec, tile, *job.target.gpu, job.target.target, source);
+  ASSIGN_OR_RETURN(const ResolvedSpec resolved, Resolve(job));
+  return engine.Compile(resolved.spec, resolved.tile, *job.target.gpu,
+                        job.target.target, source);
 }
 
 PrimeOutcome RunJobs(Engine& engine, const std::vector<PrimeJob>& jobs,
@@ -167,18 +205,95 @@ PrimeOutcome RunJobs(Engine& engine, const std::vector<PrimeJob>& jobs,
   return outcome;
 }
 
+// What would be compiled, as a manifest: prime takes it as it is.
+absl::StatusOr<int> ShowPlan(const PrimeFlags& flags, const PrimePlan& plan) {
+  for (const PrimeJob& job : plan.jobs) {
+    RETURN_IF_ERROR(Resolve(job).status());
+  }
+  if (flags.json) {
+    nlohmann::json document = {{"specs", plan.specs}};
+    if (plan.model) document["model"] = PlanJson(*plan.model);
+    PrintJson(document);
+    return kExitOk;
+  }
+  if (plan.model) {
+    for (const absl::string_view line :
+         absl::StrSplit(PlanText(*plan.model), '\n', absl::SkipEmpty())) {
+      std::printf("# %s\n", std::string(line).c_str());
+    }
+  }
+  for (const std::string& spec : plan.specs) std::printf("%s\n", spec.c_str());
+  return kExitOk;
+}
+
+absl::Status CheckFlags(const PrimeFlags& flags) {
+  const auto missing = [](absl::string_view what, absl::string_view advice) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "prime: ", what, "; expected SPECs, manifests or --model DIR, and ",
+        "without --dry-run also --gpus and --cache; ", advice));
+  };
+  if (flags.specs.empty() && flags.model.folder.empty()) {
+    return missing("there is no SPEC", "name one or a model's folder");
+  }
+  if (flags.dry_run) return absl::OkStatus();
+  if (flags.gpus.empty()) {
+    return missing("--gpus is missing",
+                   "add such as --gpus sm_80,sm_90; see `kvforge gpus`");
+  }
+  if (flags.engine.cache.empty()) {
+    return missing("--cache is missing", "add --cache DIR");
+  }
+  return absl::OkStatus();
+}
+
+void PrintOutcome(const PrimeFlags& flags, const PrimePlan& plan,
+                  const PrimeOutcome& outcome, double seconds) {
+  if (flags.json) {
+    nlohmann::json document = {{"compiled", outcome.compiled},
+                               {"found", outcome.found},
+                               {"failures", outcome.failures},
+                               {"seconds", seconds}};
+    if (plan.model) document["model"] = PlanJson(*plan.model);
+    return PrintJson(document);
+  }
+  for (const std::string& failure : outcome.failures) {
+    std::printf("failed: %s\n", failure.c_str());
+  }
+  std::printf("%d compiled, %d found, %d failed in %.1f s\n", outcome.compiled,
+              outcome.found, static_cast<int>(outcome.failures.size()),
+              seconds);
+}
+
 absl::StatusOr<int> Prime(const PrimeFlags& flags) {
+  RETURN_IF_ERROR(CheckFlags(flags));
+  std::optional<ModelPlan> model;
+  if (!flags.model.folder.empty()) {
+    RETURN_IF_ERROR(CheckModelOptions(flags.model));
+    absl::StatusOr<ModelPlan> read = PlanModel(flags.model);
+    if (!read.ok()) {
+      return absl::IsUnimplemented(read.status())
+                 ? Fail(read.status())
+                 : Fail(read.status(), kExitUnreadable);
+    }
+    model = *std::move(read);
+  }
   ASSIGN_OR_RETURN(EngineOptions options, OptionsFromFlags(flags.engine));
   options.recompile = options.recompile || flags.recompile;
   options.cache_byte_cap = 0;  // what was asked for stays, however large
-  RETURN_IF_ERROR(MakeFolders(flags.engine.cache));
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                    Engine::Create(std::move(options)));
-  ASSIGN_OR_RETURN(const std::vector<PrimeJob> jobs, PlanJobs(flags, *engine));
+  ASSIGN_OR_RETURN(const PrimePlan plan,
+                   PlanJobs(flags, std::move(model), *engine));
+  if (flags.dry_run) return ShowPlan(flags, plan);
+  if (plan.model && !flags.json) {
+    std::printf("%s%d SPECs\n", PlanText(*plan.model).c_str(),
+                static_cast<int>(plan.specs.size()));
+    std::fflush(stdout);
+  }
+  RETURN_IF_ERROR(MakeFolders(flags.engine.cache));
   const absl::Time start = absl::Now();
   const PrimeOutcome outcome =
-      RunJobs(*engine, jobs, ThreadCount(flags.threads, jobs.size()));
-  const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
+      RunJobs(*engine, plan.jobs, ThreadCount(flags.threads, plan.jobs.size()));
   std::string manifest = "manifest.json";
   if (!flags.shard.empty()) {
     ASSIGN_OR_RETURN(const Shard shard, ParseShard(flags.shard));
@@ -187,20 +302,38 @@ absl::StatusOr<int> Prime(const PrimeFlags& flags) {
   }
   RETURN_IF_ERROR(
       UpdatePrimeManifest(flags.engine.cache, manifest, outcome.kernels));
-  if (flags.json) {
-    PrintJson(nlohmann::json{{"compiled", outcome.compiled},
-                             {"found", outcome.found},
-                             {"failures", outcome.failures},
-                             {"seconds", seconds}});
-  } else {
-    for (const std::string& failure : outcome.failures) {
-      std::printf("failed: %s\n", failure.c_str());
-    }
-    std::printf("%d compiled, %d found, %d failed in %.1f s\n",
-                outcome.compiled, outcome.found,
-                static_cast<int>(outcome.failures.size()), seconds);
-  }
+  PrintOutcome(flags, plan, outcome,
+               absl::ToDoubleSeconds(absl::Now() - start));
   return outcome.failures.empty() ? kExitOk : kExitFailed;
+}
+
+void AddModelFlags(CLI::App& prime, ModelOptions& model) {
+  prime.add_option("--model", model.folder,
+                   "Folder with a model's config.json and perhaps its "
+                   "checkpoint: what its layers need, beside the SPECs");
+  prime
+      .add_option("--kv-cache-dtype", model.kv_cache_format,
+                  "Format of --model's cache; auto: what its files say. See "
+                  "`kvforge formats`")
+      ->capture_default_str();
+  prime
+      .add_option("--dtype", model.type,
+                  "Type of --model's q and rows: bf16, f16, f32; auto: what "
+                  "config.json says")
+      ->capture_default_str();
+  prime.add_option("--page", model.page_size, "Tokens a page, of --model")
+      ->capture_default_str();
+  const std::map<std::string, KernelKind> kernels = {
+      {"store", KernelKind::kStore},   {"decode", KernelKind::kDecode},
+      {"extend", KernelKind::kExtend}, {"merge", KernelKind::kMerge},
+      {"gather", KernelKind::kGather},
+  };
+  prime
+      .add_option("--kernels", model.kernels,
+                  "Kernels of --model: store, decode, extend, merge, gather "
+                  "(default: all)")
+      ->delimiter(',')
+      ->transform(CLI::CheckedTransformer(kernels));
 }
 
 }  // namespace
@@ -209,28 +342,30 @@ void AddPrime(CLI::App& app, Command& command) {
   auto flags = std::make_shared<PrimeFlags>();
   CLI::App* prime = app.add_subcommand(
       "prime", "Compiles SPECs for GPUs into a cache folder; needs no GPU");
-  prime
-      ->add_option("specs", flags->specs,
-                   "SPECs, or manifests with one SPEC a line, then perhaps "
-                   "a tile and score=FILE")
-      ->required();
+  prime->add_option("specs", flags->specs,
+                    "SPECs, or manifests with one SPEC a line, then perhaps "
+                    "a tile and score=FILE");
+  AddModelFlags(*prime, flags->model);
   prime
       ->add_option("--gpus", flags->gpus,
                    "GPUs such as sm_80,sm_90a; host-sm_80 for the host target")
-      ->delimiter(',')
-      ->required();
+      ->delimiter(',');
   prime->add_option("--score", flags->score,
                     "MLIR file of the score function of attention SPECs that "
                     "name none");
   prime->add_option("-j", flags->threads, "Threads (default: cores)")
       ->check(CLI::PositiveNumber);
   prime->add_option("--shard", flags->shard,
-                    "i/n: this machine's part of the work, i from 0");
+                    "i/n: this machine's part of the work, i from 0 to n - 1; "
+                    "`kvforge cache import` puts the folders together");
   prime->add_flag("--recompile", flags->recompile,
                   "Compile also what the folder already has");
-  prime->add_flag("--json", flags->json, "Print JSON");
+  prime->add_flag("--dry-run,--list-specs", flags->dry_run,
+                  "Print the manifest and compile nothing; with --gpus, check "
+                  "that each GPU can have each SPEC");
+  prime->add_flag("--json", flags->json,
+                  "Print JSON; with --model also every layer and its scales");
   AddCompileFlags(*prime, flags->engine);
-  prime->get_option("--cache")->required();
   prime->callback([&command, flags] {
     command = [flags] {
       const absl::StatusOr<int> code = Prime(*flags);

@@ -77,6 +77,46 @@ if(NOT output MATCHES "text of score function ${score} is not known")
   message(FATAL_ERROR "the missing text is not named")
 endif()
 
+# What a model's layers need, from its folder: layers of two kinds share all but
+# attention. A second run does the rest; a dry run prints a manifest.
+file(WRITE ${FOLDER}/model/config.json [[{"model_type": "gpt_oss",
+  "num_hidden_layers": 2, "num_attention_heads": 16, "num_key_value_heads": 2,
+  "sliding_window": 128, "torch_dtype": "bfloat16"}]])
+set(model prime --model ${FOLDER}/model)
+expect(0 "^store/bf16/d64/g1/page16/bf16$" ${model} --dry-run --gpus sm_80)
+if(NOT output MATCHES "# model gpt_oss: 2 layers, bf16;.*\ndecode/bf16/d64/g8/page16/bf16/sinks=1/window=128\n")
+  message(FATAL_ERROR "the manifest lacks a SPEC")
+endif()
+file(WRITE ${FOLDER}/model.txt "${output}")
+set(model_cache ${FOLDER}/model-cache)
+expect(0 "^1 compiled, 0 found, 0 failed" ${model} --kernels merge
+  --gpus host-sm_80 --cache ${model_cache})
+expect(0 "^2 compiled, 1 found, 0 failed" ${model} --kernels merge,store,gather
+  --gpus host-sm_80 --cache ${model_cache})
+expect(0 "^4 compiled, 3 found, 0 failed" prime ${FOLDER}/model.txt
+  --gpus host-sm_80 --cache ${model_cache})
+expect(0 "^}$" ${model} --list-specs --json --kv-cache-dtype e4m3_row)
+if(NOT output MATCHES "\"k_format\": \"e4m3_row\"")
+  message(FATAL_ERROR "the layers are not in the JSON")
+endif()
+expect(4 "" ${model} --dry-run --kv-cache-dtype fp4)
+file(WRITE ${FOLDER}/odd/config.json "{\"model_type\": \"llama\"")
+expect(2 "" prime --model ${FOLDER}/odd --dry-run)
+expect(2 "" prime --model ${FOLDER}/missing --dry-run)
+file(WRITE ${FOLDER}/odd/config.json
+  "{\"model_type\": \"deepseek_v3\", \"kv_lora_rank\": 512}")
+expect(3 "" prime --model ${FOLDER}/odd --dry-run)
+expect(4 "" ${model} --gpus host-sm_80)
+expect(4 "" ${model} --cache ${model_cache})
+expect(4 "" prime --gpus host-sm_80 --cache ${model_cache})
+foreach(shard 2/2 -1/2 1/0 1 1/2/3 a/b 0/-1)
+  expect(4 "" ${model} --gpus host-sm_80 --cache ${model_cache}
+    --shard=${shard})
+  if(NOT output MATCHES "--shard ${shard} is no part of a whole")
+    message(FATAL_ERROR "the shard is not refused by name")
+  endif()
+endforeach()
+
 # The example needs exactly these.
 execute_process(COMMAND ${CMAKE_COMMAND} -E env KVFORGE_CACHE_DIR=${cache}
   KVFORGE_CACHE_BYTES=0 ${EXAMPLE} RESULT_VARIABLE result OUTPUT_VARIABLE out)
