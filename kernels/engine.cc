@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "compiler/tile/tile_selector.h"
 #include "kernels/build_id.h"
 #include "kernels/jit_loader.h"
@@ -257,9 +255,8 @@ absl::StatusOr<Entry> Engine::CompileEntry(const KernelRequest& request) {
           "what it held then; create the engine again"));
     }
   }
+  // Without a date: machines that compile one key write the same bytes.
   entry.key = request.key;
-  entry.facts.compiled_at =
-      absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
   return entry;
 }
 

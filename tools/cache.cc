@@ -11,6 +11,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/cache/disk_cache.h"
 #include "runtime/cache/why_miss.h"
+#include "tools/cache_transfer.h"
 #include "tools/columns.h"
 #include "tools/command.h"
 #include "tools/prime_manifest.h"
@@ -23,6 +24,8 @@ struct CacheFlags {
   std::string spec;
   std::string gpu;
   int64_t byte_cap = 0;
+  std::vector<std::string> sources;  // of import
+  std::string target;                // of export
   bool json = false;
 };
 
@@ -90,6 +93,43 @@ int TrimCache(const CacheFlags& flags) {
               static_cast<long long>(result->bytes_removed),
               static_cast<long long>(result->bytes_left));
   return kExitOk;
+}
+
+int ShowTransfer(const absl::StatusOr<TransferReport>& report, bool json) {
+  if (!report.ok()) {
+    return Fail(report.status(), absl::IsNotFound(report.status())
+                                     ? kExitUnreadable
+                                     : kExitNoEngine);
+  }
+  if (json) {
+    PrintJson(nlohmann::json{{"written", report->written},
+                             {"present", report->present},
+                             {"problems", report->problems},
+                             {"notes", report->notes}});
+  } else {
+    for (const std::string& note : report->notes) {
+      std::printf("note: %s\n", note.c_str());
+    }
+    for (const std::string& problem : report->problems) {
+      std::printf("%s\n", problem.c_str());
+    }
+    std::printf("%lld written, %lld present, %d problems\n",
+                static_cast<long long>(report->written),
+                static_cast<long long>(report->present),
+                static_cast<int>(report->problems.size()));
+  }
+  return report->problems.empty() ? kExitOk : kExitFailed;
+}
+
+int ImportCache(const CacheFlags& flags) {
+  const absl::StatusOr<DiskCacheOptions> options = OptionsOf(flags.cache);
+  if (!options.ok()) return Fail(options.status());
+  if (options->roots.empty()) {
+    return Fail(absl::FailedPreconditionError(
+        "there is no folder to import into; name one with --cache DIR"));
+  }
+  return ShowTransfer(ImportEntries(flags.sources, options->roots.front().path),
+                      flags.json);
 }
 
 // Every entry is whole, and those of the folder's manifests are there with the
@@ -167,16 +207,31 @@ absl::StatusOr<int> ShowWhyMiss(const CacheFlags& flags) {
 void AddCache(CLI::App& app, Command& command) {
   auto flags = std::make_shared<CacheFlags>();
   CLI::App* cache = app.add_subcommand(
-      "cache", "Lists or trims a folder of compiled kernels");
+      "cache", "Lists, trims, copies or joins folders of compiled kernels");
   cache->require_subcommand(1);
   CLI::App* list = cache->add_subcommand("list", "Every entry");
   CLI::App* trim = cache->add_subcommand(
       "trim", "Removes the least recently used entries down to a size");
-  for (CLI::App* one : {list, trim}) {
+  CLI::App* import = cache->add_subcommand(
+      "import",
+      "Adds the good entries and the manifests of other folders; what is there "
+      "stays. An archive is unpacked first, with tar");
+  CLI::App* export_copy = cache->add_subcommand(
+      "export",
+      "Copies the good entries and the manifests of a folder to a new one, to "
+      "be packed with tar or copied");
+  for (CLI::App* one : {list, trim, import}) {
     one->add_option("--cache", flags->cache,
                     "Folder (default: KVFORGE_CACHE_DIR)");
   }
-  list->add_flag("--json", flags->json, "Print JSON");
+  for (CLI::App* one : {list, import, export_copy}) {
+    one->add_flag("--json", flags->json, "Print JSON");
+  }
+  import->add_option("from", flags->sources, "Folders, or single *.kvk entries")
+      ->required();
+  export_copy->add_option("folder", flags->cache, "Folder to copy")->required();
+  export_copy->add_option("to", flags->target, "A new or empty folder")
+      ->required();
   trim->add_option("--bytes", flags->byte_cap, "Bytes to keep at most")
       ->required()
       ->check(CLI::NonNegativeNumber);
@@ -184,6 +239,17 @@ void AddCache(CLI::App& app, Command& command) {
       [&command, flags] { command = [flags] { return ListCache(*flags); }; });
   trim->callback(
       [&command, flags] { command = [flags] { return TrimCache(*flags); }; });
+  import->callback(
+      [&command, flags] { command = [flags] { return ImportCache(*flags);
+};
+}  // namespace kvforge
+);
+export_copy->callback([&command, flags] {
+  command = [flags] {
+    return ShowTransfer(ExportEntries(flags->cache, flags->target),
+                        flags->json);
+  };
+});
 }
 
 void AddVerify(CLI::App& app, Command& command) {

@@ -186,7 +186,7 @@ PrimeOutcome RunJobs(Engine& engine, const std::vector<PrimeJob>& jobs,
           CompileJob(engine, job, &source);
       std::lock_guard lock(mutex);
       if (entry.ok()) {
-        outcome.kernels.push_back(Describe(job.target, **entry));
+        outcome.kernels.push_back(Describe(TargetName(job.target), **entry));
         ++(source == KernelSource::kCompiled ? outcome.compiled
                                              : outcome.found);
       } else {
@@ -300,10 +300,17 @@ absl::StatusOr<int> Prime(const PrimeFlags& flags) {
     manifest =
         absl::StrCat("manifest-", shard.index, "-of-", shard.count, ".json");
   }
-  RETURN_IF_ERROR(
-      UpdatePrimeManifest(flags.engine.cache, manifest, outcome.kernels));
-  PrintOutcome(flags, plan, outcome,
-               absl::ToDoubleSeconds(absl::Now() - start));
+  std::string warning;
+  RETURN_IF_ERROR(UpdatePrimeManifest(flags.engine.cache, manifest,
+                                      outcome.kernels, &warning));
+  if (!warning.empty()) {
+    std::fprintf(stderr, "kvforge: %s\n", warning.c_str());
+  }
+  const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  AppendPrimeHistory(flags.engine.cache,
+                     {start, seconds, flags.shard, outcome.compiled,
+                      outcome.found, outcome.failures.size()});
+  PrintOutcome(flags, plan, outcome, seconds);
   return outcome.failures.empty() ? kExitOk : kExitFailed;
 }
 

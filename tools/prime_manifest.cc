@@ -1,6 +1,10 @@
 #include "tools/prime_manifest.h"
 
+#include <errno.h>
+#include <stdio.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -13,11 +17,15 @@
 #include "runtime/base/digest.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/cache/eviction.h"
+#include "runtime/cache/file_lock.h"
 
 namespace kvforge {
 namespace {
 
 constexpr char kHostPrefix[] = "host-";
+// An update takes milliseconds.
+constexpr absl::Duration kLockTimeout = absl::Seconds(30);
 
 absl::Status ReadManifest(const std::string& path,
                           std::vector<PrimedKernel>& kernels) {
@@ -64,11 +72,15 @@ absl::StatusOr<PrimeTarget> ParsePrimeTarget(absl::string_view name) {
   return target;
 }
 
-PrimedKernel Describe(const PrimeTarget& target, const Entry& entry) {
+std::string TargetName(const PrimeTarget& target) {
+  return absl::StrCat(target.target == "host" ? kHostPrefix : "",
+                      target.gpu->name);
+}
+
+PrimedKernel Describe(absl::string_view gpu, const Entry& entry) {
   PrimedKernel kernel;
   kernel.spec = entry.key.spec;
-  kernel.gpu = absl::StrCat(target.target == "host" ? kHostPrefix : "",
-                            target.gpu->name);
+  kernel.gpu = std::string(gpu);
   kernel.key = KeyDigest(entry.key);
   kernel.payload_digest = Sha256Hex(entry.payload);
   kernel.tile = entry.key.tile;
@@ -99,11 +111,30 @@ absl::StatusOr<std::vector<PrimedKernel>> ReadPrimeManifests(
 
 absl::Status UpdatePrimeManifest(const std::string& folder,
                                  const std::string& file_name,
-                                 const std::vector<PrimedKernel>& kernels) {
+                                 const std::vector<PrimedKernel>& kernels,
+                                 std::string* warning) {
   const std::string path = absl::StrCat(folder, "/", file_name);
+  const std::string locks = absl::StrCat(folder, "/", kLockFolder);
+  RETURN_IF_ERROR(MakeFolders(locks));
+  ASSIGN_OR_RETURN(
+      const FileLock lock,
+      FileLock::Acquire(absl::StrCat(locks, "/", file_name, kLockSuffix),
+                        kLockTimeout));
   std::vector<PrimedKernel> all;
   const absl::Status read = ReadManifest(path, all);
-  if (!read.ok() && !absl::IsNotFound(read)) return read;
+  if (absl::IsInvalidArgument(read)) {
+    const std::string aside = absl::StrCat(path, kDamagedSuffix);
+    if (rename(path.c_str(), aside.c_str()) != 0) {
+      return FileError(errno, "cannot move aside", path);
+    }
+    *warning = absl::StrCat(path,
+                            " is no manifest that `kvforge prime` wrote; moved "
+                            "to ",
+                            aside, "; prime again what it may have listed");
+    all.clear();
+  } else if (!read.ok() && !absl::IsNotFound(read)) {
+    return read;
+  }
   all.insert(all.end(), kernels.begin(), kernels.end());
   std::map<std::tuple<std::string, std::string, std::string>, PrimedKernel>
       latest;
@@ -123,6 +154,23 @@ absl::Status UpdatePrimeManifest(const std::string& folder,
   }
   return WriteFileAtomically(path,
                              nlohmann::json{{"kernels", list}}.dump(1) + "\n");
+}
+
+void AppendPrimeHistory(const std::string& folder, const PrimeRun& run) {
+  const nlohmann::json line = {
+      {"started",
+       absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", run.start, absl::UTCTimeZone())},
+      {"seconds", run.seconds},
+      {"shard", run.shard},
+      {"compiled", run.compiled},
+      {"found", run.found},
+      {"failed", run.failed}};
+  const std::string path = absl::StrCat(folder, "/history.jsonl");
+  // One appending write a line: processes do not mix theirs.
+  if (std::FILE* file = std::fopen(path.c_str(), "ae")) {
+    std::fputs((line.dump() + "\n").c_str(), file);
+    std::fclose(file);
+  }
 }
 
 }  // namespace kvforge

@@ -34,7 +34,7 @@ struct LaunchFacts {
   int local_bytes = 0;      // stack frame, a thread
   std::string compiler;     // "nvrtc 13.0"
   std::string text_digest;  // SHA-256 of the compiled text, hexadecimal
-  std::string compiled_at;  // UTC, "2025-01-31T12:00:00Z"; may be empty
+  std::string compiled_at;  // UTC; "" from the engine: bytes follow the key
 
   bool operator==(const LaunchFacts&) const = default;
 };

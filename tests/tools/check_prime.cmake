@@ -117,6 +117,18 @@ foreach(shard 2/2 -1/2 1/0 1 1/2/3 a/b 0/-1)
   endif()
 endforeach()
 
+# Another prefix, another working folder: the same keys.
+file(MAKE_DIRECTORY ${FOLDER}/moved/bin ${FOLDER}/moved/lib)
+file(COPY ${KVFORGE} DESTINATION ${FOLDER}/moved/bin)
+file(COPY ${JIT} DESTINATION ${FOLDER}/moved/lib)
+execute_process(COMMAND ${FOLDER}/moved/bin/kvforge prime ../manifest.txt
+  --gpus host-sm_80 --cache ../cache WORKING_DIRECTORY ${FOLDER}/moved
+  OUTPUT_VARIABLE out RESULT_VARIABLE result)
+if(NOT result EQUAL 0 OR NOT out MATCHES "^0 compiled, 3 found, 0 failed")
+  message(FATAL_ERROR "a moved command has other keys: ${out}")
+endif()
+file(REMOVE_RECURSE ${FOLDER}/moved)
+
 # The example needs exactly these.
 execute_process(COMMAND ${CMAKE_COMMAND} -E env KVFORGE_CACHE_DIR=${cache}
   KVFORGE_CACHE_BYTES=0 ${EXAMPLE} RESULT_VARIABLE result OUTPUT_VARIABLE out)
