@@ -167,8 +167,18 @@ absl::StatusOr<std::shared_ptr<const Entry>> CompileJob(Engine& engine,
                                                         const PrimeJob& job,
                                                         KernelSource* source) {
   ASSIGN_OR_RETURN(const ResolvedSpec resolved, Resolve(job));
-  return engine.Compile(resolved.spec, resolved.tile, *job.target.gpu,
-                        job.target.target, source);
+  ASSIGN_OR_RETURN(std::shared_ptr<const Entry> entry,
+                   engine.Compile(resolved.spec, resolved.tile, *job.target.gpu,
+                                  job.target.target, source));
+  // To an engine a kernel that stays in memory is as good; here it is lost.
+  const std::string path =
+      DiskCache::EntryPath(engine.options().cache_roots[0].path, entry->key);
+  if (access(path.c_str(), F_OK) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("compiled, but not written to ", path,
+                     "; the log says why; make room and prime again"));
+  }
+  return entry;
 }
 
 PrimeOutcome RunJobs(Engine& engine, const std::vector<PrimeJob>& jobs,
