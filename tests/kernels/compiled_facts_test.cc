@@ -1,130 +1,129 @@
 // What the compiled kernels of every GPU hold, without a GPU: the shared bytes
 // that the template exports are those of the model, and no kernel spills but
-// those known to.
+// those known to. A kernel that cannot be has a refusal with numbers.
+//
+//   compiled_facts_test                    a sample of 400 points
+//   compiled_facts_test --points 1000 --seed 7
+//   compiled_facts_test --points all       the whole grid; scripts/compile_all
+//   compiled_facts_test --json FILE        also writes what was found
+#include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <map>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "compiler/tile/memory_model.h"
 #include "compiler/tile/tile_selector.h"
+#include "runtime/base/file.h"
+#include "tests/kernels/compiled_points.h"
 #include "tests/kernels/test_engine.h"
+#include "tools/columns.h"
 
 namespace kvforge {
 namespace {
 
-struct Point {
-  KernelSpec spec;
-  const GpuTarget* gpu;
+constexpr size_t kGridPoints = (13u * 4 + 1) * 8 * 10;
+constexpr size_t kFixedPoints = (10u + 3) * 10;  // features, known spills
+
+// What is known of a point.
+struct PointFacts {
+  std::string refused;      // why there is no such kernel
+  std::string wrong;        // what is not as it should be
+  std::string unavailable;  // why it could not be compiled here
+  std::string tile;
+  int model_bytes = 0;
+  LaunchFacts compiled;
 };
 
-// Each feature alone, all that add registers together, and a query in two parts
-// beside a full output.
-constexpr const char* kFeatureSpecs[] = {
-    "decode/e4m3_row/d128/g4/page16/bf16/alibi=1",
-    "decode/e4m3_row/d128/g4/page16/bf16/mask=custom/q_max=16",
-    "decode/e4m3_row/d128/g4/page16/bf16/sparse=24",
-    "decode/nvfp4_row/d128/g8/page16/bf16/mask=custom/q_max=16/sparse=24",
-    "extend/e4m3_row/d128/g4/page16/bf16/alibi=1",
-    "extend/e4m3_row/d128/g4/page16/bf16/mask=custom",
-    "extend/e4m3_row/d128/g4/page16/bf16/sparse=24",
-    "decode/bf16/d192/g16/page48/bf16/alibi=1/mask=custom/q_max=16/sinks=1/"
-    "softcap=30/sparse=24/window=4096",
-    "extend/nvfp4_row/d256/g4/page48/bf16/alibi=1/mask=custom/sinks=1/"
-    "softcap=30/sparse=24/window=4096",
-    "extend/bf16/d256/g4/page16/f32",
-};
-
-// Kernels whose output rows nearly fill the 255 registers of a thread. What
-// ptxas puts into local memory on some GPUs may not grow.
-struct KnownSpill {
-  const char* spec;
-  int bytes;
-};
-constexpr KnownSpill kKnownSpills[] = {
-    {"extend/mxfp8/d256/g4/page16/bf16", 96},
-    {"extend/mxfp4/d256/g4/page16/bf16", 40},
-    {"extend/bf16/d128/g4/page16/bf16", 12},
-};
-
-int KnownSpillBytes(const std::string& spec) {
-  for (const KnownSpill& known : kKnownSpills) {
-    if (spec == known.spec) return known.bytes;
-  }
-  return 0;
+// Whether a refusal says more numbers than those of the SPEC and the GPU.
+bool HasNumbers(const CompiledPoint& point, absl::string_view message) {
+  const std::string rest =
+      absl::StrReplaceAll(message, {{point.spec, ""}, {point.gpu->name, ""}});
+  return std::any_of(rest.begin(), rest.end(), absl::ascii_isdigit);
 }
 
-std::vector<Point> Points() {
-  std::vector<std::string> specs;
-  for (const KvFormat& format : kFormats) {
-    if (!format.served) continue;
-    for (int head_dim : {64, 128, 256}) {
-      for (const char* kernel : {"store", "decode", "extend", "gather"}) {
-        specs.push_back(absl::StrCat(kernel, "/", format.name, "/d", head_dim,
-                                     "/g4/page16/bf16"));
-      }
-    }
+void Refuse(const CompiledPoint& point, const absl::Status& status,
+            PointFacts& facts) {
+  const std::string message(status.message());
+  if (!absl::IsInvalidArgument(status) && !absl::IsUnimplemented(status) &&
+      !absl::IsResourceExhausted(status)) {
+    facts.wrong = status.ToString();
+  } else if (!HasNumbers(point, message)) {
+    facts.wrong = absl::StrCat("refused without numbers: ", message);
   }
-  for (int head_dim : {64, 128, 256}) {
-    specs.push_back(absl::StrCat("merge/d", head_dim, "/bf16"));
-  }
-  specs.insert(specs.end(), std::begin(kFeatureSpecs), std::end(kFeatureSpecs));
-  std::vector<Point> points;
-  for (const std::string& text : specs) {
-    const absl::StatusOr<KernelSpec> spec = ParseSpec(text);
-    EXPECT_TRUE(spec.ok()) << spec.status();
-    for (const GpuTarget& gpu : kTargets) {
-      if (gpu.served) points.push_back({*spec, &gpu});
-    }
-  }
-  return points;
+  facts.refused = message;
 }
 
-TEST(CompiledFacts, SharedBytesMeetTheModelAndOnlyKnownKernelsSpill) {
-  const std::vector<Point> points = Points();
-  ASSERT_EQ(points.size(), (13u * 3 * 4 + 3 + std::size(kFeatureSpecs)) * 10);
-  std::vector<std::string> failures;
-  std::string unavailable;
-  std::mutex mutex;
+// The model's answer: a tile that fits, or a refusal.
+PointFacts Predict(const CompiledPoint& point, const GpuTarget& gpu) {
+  PointFacts facts;
+  const absl::StatusOr<KernelSpec> spec = ParseSpec(point.spec);
+  if (!spec.ok()) {
+    Refuse(point, spec.status(), facts);
+    return facts;
+  }
+  const absl::StatusOr<TileCandidate> choice = SelectTile(*spec, gpu);
+  if (!choice.ok()) {
+    Refuse(point, choice.status(), facts);
+    return facts;
+  }
+  facts.tile = choice->tile.Text();
+  facts.model_bytes = SharedBytes(*spec, choice->tile);
+  const absl::Status fits = CheckTile(*spec, choice->tile, gpu);
+  if (!fits.ok()) facts.wrong = fits.ToString();
+  if (facts.model_bytes > gpu.shared_bytes_opt_in) {
+    facts.wrong =
+        absl::StrCat(facts.model_bytes, " shared bytes of a block on a GPU of ",
+                     gpu.shared_bytes_opt_in);
+  }
+  return facts;
+}
+
+PointFacts CompilePoint(const CompiledPoint& point) {
+  PointFacts facts = Predict(point, *point.gpu);
+  if (!facts.refused.empty() || !facts.wrong.empty()) return facts;
+  const auto entry =
+      TestEngine().Compile(*ParseSpec(point.spec), *point.gpu, "cuda");
+  if (absl::IsUnavailable(entry.status())) {
+    facts.unavailable = std::string(entry.status().message());
+    return facts;
+  }
+  if (!entry.ok()) {
+    facts.wrong = entry.status().ToString();
+    return facts;
+  }
+  const LaunchFacts& compiled = facts.compiled = (*entry)->facts;
+  if (compiled.dynamic_shared_bytes != facts.model_bytes ||
+      compiled.static_shared_bytes != 0) {
+    facts.wrong = absl::StrCat(
+        compiled.dynamic_shared_bytes, " + ", compiled.static_shared_bytes,
+        " shared bytes, the model says ", facts.model_bytes);
+  }
+  const int known = KnownSpillBytes(point.spec);
+  if (compiled.spill_bytes > known ||
+      (known == 0 && compiled.local_bytes > KnownFrameBytes(point))) {
+    absl::StrAppend(&facts.wrong, facts.wrong.empty() ? "" : "; ",
+                    compiled.spill_bytes, " bytes spilled, ",
+                    compiled.local_bytes, " of local memory");
+  }
+  return facts;
+}
+
+std::vector<PointFacts> CompilePoints(
+    const std::vector<CompiledPoint>& points) {
+  std::vector<PointFacts> facts(points.size());
   std::atomic<size_t> next = 0;
   const auto work = [&] {
     for (size_t i = next++; i < points.size(); i = next++) {
-      const Point& point = points[i];
-      const std::string name =
-          absl::StrCat(point.spec.Text(), " for ", point.gpu->name);
-      const auto entry = TestEngine().Compile(point.spec, *point.gpu, "cuda");
-      const auto tile = SelectTile(point.spec, *point.gpu);
-      const std::lock_guard<std::mutex> lock(mutex);
-      if (absl::IsUnavailable(entry.status())) {
-        unavailable = std::string(entry.status().message());
-        return;
-      }
-      if (!entry.ok() || !tile.ok()) {
-        failures.push_back(absl::StrCat(name, ": ", entry.status().ToString(),
-                                        " ", tile.status().ToString()));
-        continue;
-      }
-      const LaunchFacts& facts = (*entry)->facts;
-      const int model = SharedBytes(point.spec, tile->tile);
-      if (facts.dynamic_shared_bytes != model ||
-          facts.static_shared_bytes != 0) {
-        failures.push_back(absl::StrCat(name, ": ", facts.dynamic_shared_bytes,
-                                        " + ", facts.static_shared_bytes,
-                                        " shared bytes, the model says ",
-                                        model));
-      }
-      if (model > point.gpu->shared_bytes_opt_in) {
-        failures.push_back(absl::StrCat(name, ": ", model, " shared bytes of ",
-                                        point.gpu->shared_bytes_opt_in));
-      }
-      const int known = KnownSpillBytes(point.spec.Text());
-      if (facts.spill_bytes > known || (known == 0 && facts.local_bytes != 0)) {
-        failures.push_back(absl::StrCat(
-            name, ", tile ", tile->tile.Text(), ": ", facts.spill_bytes,
-            " bytes spilled, ", facts.local_bytes, " of local memory"));
-      }
+      facts[i] = CompilePoint(points[i]);
+      if (!facts[i].unavailable.empty()) return;
     }
   };
   std::vector<std::thread> threads;
@@ -133,11 +132,136 @@ TEST(CompiledFacts, SharedBytesMeetTheModelAndOnlyKnownKernelsSpill) {
     threads.emplace_back(work);
   }
   for (std::thread& thread : threads) thread.join();
-  if (!unavailable.empty()) {
-    GTEST_SKIP() << "the compiled facts of " << points.size()
-                 << " kernels were not checked: " << unavailable;
+  return facts;
+}
+
+// A line a GPU.
+std::string Table(const std::vector<CompiledPoint>& points,
+                  const std::vector<PointFacts>& facts) {
+  struct Counts {
+    int compiled = 0, refused = 0, spilled = 0, wrong = 0;
+    int most_registers = 0, most_shared_bytes = 0;
+  };
+  std::map<int, Counts> counts;  // by compute capability
+  for (size_t i = 0; i < points.size(); ++i) {
+    Counts& row = counts[points[i].gpu->compute_capability];
+    const LaunchFacts& compiled = facts[i].compiled;
+    row.refused += !facts[i].refused.empty();
+    row.compiled += compiled.block_threads > 0;
+    row.spilled += compiled.spill_bytes > 0;
+    row.wrong += !facts[i].wrong.empty();
+    row.most_registers = std::max(row.most_registers, compiled.registers);
+    row.most_shared_bytes =
+        std::max(row.most_shared_bytes, compiled.dynamic_shared_bytes);
   }
-  EXPECT_THAT(failures, ::testing::IsEmpty());
+  std::vector<std::vector<std::string>> rows = {
+      {"GPU", "compiled", "refused", "spill", "wrong", "most registers",
+       "most shared bytes"}};
+  for (const auto& [capability, row] : counts) {
+    rows.push_back({absl::StrCat("sm_", capability), absl::StrCat(row.compiled),
+                    absl::StrCat(row.refused), absl::StrCat(row.spilled),
+                    absl::StrCat(row.wrong), absl::StrCat(row.most_registers),
+                    absl::StrCat(row.most_shared_bytes)});
+  }
+  return Columns(rows);
+}
+
+absl::Status WriteJson(const std::string& path,
+                       const std::vector<CompiledPoint>& points,
+                       const std::vector<PointFacts>& facts) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (size_t i = 0; i < points.size(); ++i) {
+    rows.push_back({{"spec", points[i].spec},
+                    {"gpu", std::string(points[i].gpu->name)},
+                    {"tile", facts[i].tile},
+                    {"refused", facts[i].refused},
+                    {"wrong", facts[i].wrong},
+                    {"model_bytes", facts[i].model_bytes},
+                    {"shared_bytes", facts[i].compiled.dynamic_shared_bytes},
+                    {"registers", facts[i].compiled.registers},
+                    {"spill_bytes", facts[i].compiled.spill_bytes},
+                    {"local_bytes", facts[i].compiled.local_bytes}});
+  }
+  return WriteFileAtomically(
+      path, rows.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+std::vector<std::string> Wrong(const std::vector<CompiledPoint>& points,
+                               const std::vector<PointFacts>& facts) {
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (facts[i].wrong.empty()) continue;
+    lines.push_back(absl::StrCat(points[i].spec, " for ", points[i].gpu->name,
+                                 ", tile ", facts[i].tile, ": ",
+                                 facts[i].wrong));
+  }
+  return lines;
+}
+
+TEST(CompiledFacts, ModelHasATileThatFitsOrARefusalForEachPoint) {
+  std::vector<CompiledPoint> points = AllPoints();
+  // The three known spills are in the grid as well.
+  ASSERT_EQ(points.size(), kGridPoints + 10 * 10);
+  std::vector<PointFacts> facts;
+  for (const CompiledPoint& point : points) {
+    facts.push_back(Predict(point, *point.gpu));
+  }
+  // And on 64 KiB a block, which no GPU that is served has.
+  const GpuTarget* small = &kTargets[0];
+  ASSERT_EQ(small->shared_bytes_opt_in, 64 * kKiB);
+  for (const CompiledPoint& point : AllPoints()) {
+    if (point.gpu->compute_capability != 80) continue;
+    points.push_back({point.spec, small});
+    facts.push_back(Predict(points.back(), *small));
+  }
+  EXPECT_THAT(Wrong(points, facts), ::testing::IsEmpty());
+  // Blocks of 32 channels: mxfp8 and mxfp4 at head_dim 80 and 112.
+  const auto refused =
+      std::count_if(facts.begin(), facts.end(),
+                    [](const PointFacts& f) { return !f.refused.empty(); });
+  EXPECT_EQ(refused, 2 * 2 * 4 * 11);
+}
+
+TEST(CompiledFacts, SampleHasEachFixedPointAndDependsOnTheSeedOnly) {
+  const auto names = [](const std::vector<CompiledPoint>& points) {
+    std::vector<std::string> texts;
+    for (const CompiledPoint& point : points) {
+      texts.push_back(absl::StrCat(point.spec, " ", point.gpu->name));
+    }
+    std::sort(texts.begin(), texts.end());
+    return texts;
+  };
+  const std::vector<std::string> sample = names(SamplePoints(400, 1));
+  ASSERT_EQ(sample.size(), 400u);
+  EXPECT_EQ(std::adjacent_find(sample.begin(), sample.end()), sample.end());
+  EXPECT_EQ(sample, names(SamplePoints(400, 1)));
+  EXPECT_NE(sample, names(SamplePoints(400, 2)));
+  const std::vector<std::string> fixed = names(FixedPoints());
+  ASSERT_EQ(fixed.size(), kFixedPoints);
+  EXPECT_TRUE(
+      std::includes(sample.begin(), sample.end(), fixed.begin(), fixed.end()));
+  EXPECT_EQ(names(SamplePoints(1 << 20, 1)), names(AllPoints()));
+}
+
+TEST(CompiledFacts, SharedBytesMeetTheModelAndOnlyKnownKernelsSpill) {
+  const std::vector<CompiledPoint> points =
+      Flags().points == 0 ? AllPoints()
+                          : SamplePoints(Flags().points, Flags().seed);
+  std::printf("%zu of %zu points, seed %llu\n", points.size(),
+              AllPoints().size(),
+              static_cast<unsigned long long>(Flags().seed));
+  const std::vector<PointFacts> facts = CompilePoints(points);
+  for (const PointFacts& fact : facts) {
+    if (fact.unavailable.empty()) continue;
+    GTEST_SKIP() << "the compiled facts of " << points.size()
+                 << " kernels were not checked: " << fact.unavailable;
+  }
+  std::printf("%s", Table(points, facts).c_str());
+  if (!Flags().json.empty()) {
+    KVFORGE_EXPECT_OK(WriteJson(Flags().json, points, facts));
+  }
+  EXPECT_THAT(Wrong(points, facts), ::testing::IsEmpty())
+      << "repeat with --points " << points.size() << " --seed " << Flags().seed;
 }
 
 }  // namespace

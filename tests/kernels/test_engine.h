@@ -59,6 +59,10 @@ struct TestFlags {
   int random_cases = 0;  // 0 = the target's default
   uint64_t random_seed = 20;
   std::string random_case;  // "FAMILY:CASE": this one only; "" = all
+  // Of compiled_facts_test.
+  size_t points = 400;  // 0 = all
+  uint64_t seed = 1;
+  std::string json;  // file that gets what was found; "" = none
 };
 const TestFlags& Flags();
 

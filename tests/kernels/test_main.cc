@@ -83,6 +83,20 @@ absl::Status ParseFlag(absl::string_view argument, absl::string_view value,
       return absl::InvalidArgumentError(
           absl::StrCat("--random-seed ", value, " is no number"));
     }
+  } else if (argument == "--points") {
+    flags.points = 0;
+    if (value != "all" &&
+        (!absl::SimpleAtoi(value, &flags.points) || flags.points == 0)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--points ", value, " is neither all nor a number above 0"));
+    }
+  } else if (argument == "--seed") {
+    if (!absl::SimpleAtoi(value, &flags.seed)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--seed ", value, " is no number"));
+    }
+  } else if (argument == "--json") {
+    flags.json = std::string(value);
   } else if (argument == "--executed") {
     flags.executed = std::string(value);
   } else if (argument == "--random-case") {
@@ -94,8 +108,8 @@ absl::Status ParseFlag(absl::string_view argument, absl::string_view value,
           absl::StrCat(argument,
                        " is unknown; --target, --gpu, --list-specs, "
                        "--executed, --random-cases, --random-seed, "
-                       "--random-case and GoogleTest's "
-                       "flags are supported"));
+                       "--random-case, --points, --seed, --json and "
+                       "GoogleTest's flags are supported"));
     }
     flags.list_specs = true;
   }
