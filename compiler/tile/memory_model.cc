@@ -30,7 +30,7 @@ constexpr int kDecodeFeatureRegisters = 16;  // of 8 rows
 // takes besides its fragments.
 constexpr int kWarpgroupConsumerRegisters = 200;
 constexpr int kWarpgroupOtherRegisters = 40;
-constexpr int kWarpgroupMinimumRegisters = 16;
+constexpr int kWarpgroupMinimumRegisters = 24;
 constexpr int kWarpgroupFeatureRegisters = 8;
 // 16 elements as f32, their codes, addresses and scales.
 constexpr int kStoreRegisters = 64;

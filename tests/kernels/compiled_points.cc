@@ -5,7 +5,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/formats/format.h"
 
@@ -116,11 +115,6 @@ int KnownSpillBytes(const std::string& spec) {
     if (spec == known.spec) return known.bytes;
   }
   return 0;
-}
-
-int KnownFrameBytes(const CompiledPoint& point) {
-  const bool decode = absl::StartsWith(point.spec, "decode/");
-  return decode && point.gpu->compute_capability >= 120 ? 8 : 0;
 }
 
 }  // namespace kvforge

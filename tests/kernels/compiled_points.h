@@ -34,11 +34,6 @@ std::vector<CompiledPoint> SamplePoints(size_t count, uint64_t seed);
 // grow. 0: none.
 int KnownSpillBytes(const std::string& spec);
 
-// Bytes of the stack frame that ptxas is known to give a thread of the kernel
-// without spilling anything: 8 for decode on sm_120 and sm_121, where its keys
-// come by tensor copies.
-int KnownFrameBytes(const CompiledPoint& point);
-
 }  // namespace kvforge
 
 #endif  // KVFORGE_TESTS_KERNELS_COMPILED_POINTS_H_

@@ -161,10 +161,10 @@ TEST(Registers, OfWarpgroupsAreAConsumers) {
   EXPECT_EQ(RegistersPerThread(Spec("extend/bf16/d128/g4/page16/bf16"),
                                {128, 64, 4, 8, true}),
             64 + 32 + 16 + 16 + 40);
-  // Minima of V take 16.
+  // Minima of V take 24.
   EXPECT_EQ(RegistersPerThread(Spec("extend/int4_row/d64/g4/page16/bf16"),
                                {128, 64, 4, 8, true}),
-            32 + 32 + 16 + 40 + 16);
+            32 + 32 + 16 + 40 + 24);
 }
 
 TEST(Registers, LimitIsTheShareOfTheFile) {
