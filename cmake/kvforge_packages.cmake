@@ -3,6 +3,7 @@ find_package(Threads REQUIRED)
 find_package(GTest REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
+find_package(SQLite3 REQUIRED)  # tuning tables: the command only
 
 # Abseil from its static archives, so that what we build runs on machines that
 # have none.

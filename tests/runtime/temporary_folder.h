@@ -65,6 +65,18 @@ inline int WaitForChild(pid_t child) {
   return WEXITSTATUS(status);
 }
 
+// Runs `body` in `count` children at once, with their numbers; whether all
+// returned true.
+inline bool RunInProcesses(int count, const std::function<bool(int)>& body) {
+  std::vector<pid_t> children;
+  for (int i = 0; i < count; ++i) {
+    children.push_back(StartChild([&body, i] { return body(i) ? 0 : 1; }));
+  }
+  bool all = true;
+  for (const pid_t child : children) all = WaitForChild(child) == 0 && all;
+  return all;
+}
+
 }  // namespace kvforge
 
 #endif  // KVFORGE_TESTS_RUNTIME_TEMPORARY_FOLDER_H_
