@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/tile/memory_model.h"
@@ -37,6 +38,29 @@ int64_t BlocksPerMultiprocessor(const GpuTarget& gpu,
 int64_t CounterBytes(const DecodeGrid& grid) {
   return CeilDiv(int64_t{4} * grid.blocks, kWorkspaceAlignment) *
          kWorkspaceAlignment;
+}
+
+// Whether this kernel's tile won together with a grid that serves `sizes`.
+bool TakeTunedGrid(const Engine& engine, const PreparedKernel& decode,
+                   const DecodeSizes& sizes, DecodeGrid& grid) {
+  if (sizes.batch < 1 || sizes.num_kv_heads < 1 || sizes.q_len < 1 ||
+      sizes.kv_len < 1) {
+    return false;
+  }
+  const TuneShape shape = {sizes.batch, sizes.num_kv_heads, sizes.q_len,
+                           sizes.kv_len};
+  const std::optional<CandidateParts> tuned =
+      engine.Tuned(decode.spec(), &shape);
+  if (!tuned || tuned->blocks == 0 || tuned->tile != decode.tile().Text() ||
+      tuned->blocks > kMaxDecodeBlocks ||
+      tuned->heads_per_block >
+          DecodeHeadsPerBlock(decode.spec(), decode.tile()) ||
+      sizes.num_kv_heads % tuned->heads_per_block != 0) {
+    return false;
+  }
+  grid.blocks = tuned->blocks;
+  grid.heads_per_block = tuned->heads_per_block;
+  return true;
 }
 
 absl::Status CheckGridShape(const PreparedKernel& decode,
@@ -78,6 +102,7 @@ DecodeGrid ChooseDecodeGrid(const Engine& engine, const PreparedKernel& decode,
   const KernelSpec& spec = decode.spec();
   const Tile& tile = decode.tile();
   DecodeGrid grid;
+  if (TakeTunedGrid(engine, decode, sizes, grid)) return grid;
   grid.blocks = static_cast<int>(std::min<int64_t>(
       kMaxDecodeBlocks,
       engine.multiprocessors() *

@@ -45,6 +45,10 @@ struct DecodeGrid {
 struct DecodeSizes {
   int batch = 0;
   int num_kv_heads = 0;
+  // Query tokens and cached tokens of a sequence, about: with them a grid that
+  // was tuned with the kernel's tile is taken. 0 = not known.
+  int q_len = 0;
+  int kv_len = 0;
 };
 
 // The grid that fills the engine's GPU. Right for any sizes, fastest for those

@@ -16,6 +16,7 @@
 #include "runtime/cuda/compile_options.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/module.h"
+#include "runtime/tune/fingerprint.h"
 
 namespace kvforge {
 namespace {
@@ -90,6 +91,7 @@ absl::StatusOr<EngineOptions> EngineOptionsFromEnvironment() {
   options.templates_dir = knobs.templates_dir;
   if (!knobs.strict()) options.jit_path = knobs.jit_path;
   options.dump_dir = knobs.dump_dir;
+  options.tune_db = knobs.tune_db;
   options.recompile = knobs.recompile;
   return options;
 }
@@ -153,10 +155,17 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
     ASSIGN_OR_RETURN(engine->device_, Device::Open(opts.device));
     ASSIGN_OR_RETURN(engine->gpu_, TargetOfDevice(*engine->device_));
     engine->multiprocessors_ = engine->device_->limits().sm_count;
+    engine->fingerprint_ = DeviceFingerprint(
+        engine->device_->name(), engine->device_->compute_capability(),
+        engine->device_->limits());
   } else {
     ASSIGN_OR_RETURN(const GpuTarget* gpu, FindTarget(opts.gpu));
     engine->gpu_ = *gpu;
     engine->multiprocessors_ = kHostMultiprocessors;
+    engine->fingerprint_ = absl::StrCat("host ", gpu->name);
+  }
+  if (!opts.tune_db.empty()) {
+    ASSIGN_OR_RETURN(engine->winners_, Winners::Read(opts.tune_db));
   }
   engine->build_id_ = kBuildId;
   if (!opts.templates_dir.empty()) {
@@ -300,8 +309,55 @@ absl::StatusOr<std::shared_ptr<PreparedKernel>> Engine::Load(
 absl::StatusOr<std::shared_ptr<const PreparedKernel>> Engine::Prepare(
     const KernelSpec& spec) {
   RETURN_IF_ERROR(ValidateSpec(spec));
+  ASSIGN_OR_RETURN(const Tile tile, ResolveTile(spec, nullptr));
+  return Prepare(spec, tile);
+}
+
+absl::StatusOr<std::shared_ptr<const PreparedKernel>> Engine::PrepareFor(
+    const KernelSpec& spec, const TuneShape& shape) {
+  RETURN_IF_ERROR(ValidateSpec(spec));
+  ASSIGN_OR_RETURN(const Tile tile, ResolveTile(spec, &shape));
+  return Prepare(spec, tile);
+}
+
+std::optional<CandidateParts> Engine::Tuned(const KernelSpec& spec,
+                                            const TuneShape* shape) const {
+  if (winners_.all().empty()) return std::nullopt;
+  const Winner* winner =
+      winners_.Find(fingerprint_, spec.Text(),
+                    shape == nullptr ? "" : shape->Bucket().Text());
+  if (winner == nullptr) return std::nullopt;
+  const absl::StatusOr<CandidateParts> parts =
+      ParseCandidate(winner->candidate);
+  if (!parts.ok()) return std::nullopt;
+  const absl::StatusOr<Tile> tile = ParseTile(parts->tile);
+  if (!tile.ok()) return std::nullopt;
+  const KeyFields key =
+      Key(spec, *tile, gpu_, device_ != nullptr ? "cuda" : "host");
+  if (KeyDigest(key) != winner->version) return std::nullopt;
+  return *parts;
+}
+
+absl::StatusOr<Tile> Engine::ResolveTile(const KernelSpec& spec,
+                                         const TuneShape* shape) {
+  if (const std::optional<CandidateParts> tuned = Tuned(spec, shape)) {
+    ASSIGN_OR_RETURN(const Tile tile, ParseTile(tuned->tile));
+    RETURN_IF_ERROR(CheckTile(spec, tile, gpu_));
+    return tile;
+  }
   ASSIGN_OR_RETURN(const TileCandidate choice, SelectTile(spec, gpu_));
-  return Prepare(spec, choice.tile);
+  if (options_.tune_db.empty() || !options_.log) return choice.tile;
+  std::string what = absl::StrCat(
+      spec.Text(),
+      shape == nullptr ? "" : absl::StrCat(" at ", shape->Bucket().Text()));
+  {
+    std::lock_guard lock(mutex_);
+    if (!untuned_.insert(what).second) return choice.tile;
+  }
+  options_.log(absl::StrCat("no winner for ", what, " of this build on ",
+                            fingerprint_, " in ", options_.tune_db,
+                            ": the selector's tile ", choice.tile.Text()));
+  return choice.tile;
 }
 
 absl::StatusOr<std::shared_ptr<const PreparedKernel>> Engine::Prepare(

@@ -18,6 +18,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,8 @@
 #include "compiler/tile/tile.h"
 #include "runtime/kernel_store.h"
 #include "runtime/tensor_map.h"
+#include "runtime/tune/shape.h"
+#include "runtime/tune/winners.h"
 
 namespace kvforge {
 
@@ -54,14 +58,17 @@ struct EngineOptions {
   std::string templates_dir;
   std::string jit_path;  // libkvforge_jit.so; "" = beside this library
   std::string dump_dir;  // text and payload of each compile; "" = none
+  // File of winners that `kvforge tune --export` wrote; "" = none. Read once,
+  // never written: nothing is tuned here.
+  std::string tune_db;
   bool recompile = false;
   uint64_t seed = 1;  // of the fiber order; kHost only
   // Lines for a log, from any thread; may be null.
   std::function<void(absl::string_view line)> log;
 };
 
-// Options with cache folders, overlay, JIT library, dump folder and strictness
-// from the environment (runtime/base/knobs.h).
+// Options with cache folders, overlay, JIT library, dump folder, winners and
+// strictness from the environment (runtime/base/knobs.h).
 absl::StatusOr<EngineOptions> EngineOptionsFromEnvironment();
 
 struct EngineStatistics {
@@ -122,6 +129,9 @@ class Engine {
   static absl::StatusOr<std::unique_ptr<Engine>> Create(EngineOptions options);
   ~Engine();
 
+  // The tile is the one that won on this device in launches of any shape
+  // (options.tune_db), for exactly this kernel; else the selector's, and a line
+  // for the log says so where there is a file of winners.
   // Errors  kInvalidArgument    the spec breaks a rule of kernel_spec.h
   //         kUnimplemented      no kernel for this format, feature or GPU
   //         kResourceExhausted  not even the smallest tile fits
@@ -133,6 +143,10 @@ class Engine {
   // The same with a tile other than the selector's.
   absl::StatusOr<std::shared_ptr<const PreparedKernel>> Prepare(
       const KernelSpec& spec, const Tile& tile);
+  // The same with the tile that won in launches of about `shape`, else the
+  // selector's. The kernel serves any shape.
+  absl::StatusOr<std::shared_ptr<const PreparedKernel>> PrepareFor(
+      const KernelSpec& spec, const TuneShape& shape);
 
   // Makes the text of a score function (docs/score.md) known to this engine and
   // returns its digest, for KernelSpec::score. Compiling a SPEC with a score
@@ -154,6 +168,14 @@ class Engine {
   // The key that Prepare looks up.
   KeyFields Key(const KernelSpec& spec, const Tile& tile, const GpuTarget& gpu,
                 absl::string_view target) const;
+
+  // The candidate that won on this device in launches of about `shape`, or of
+  // any where it is null; nullopt where options.tune_db has none for exactly
+  // this kernel.
+  std::optional<CandidateParts> Tuned(const KernelSpec& spec,
+                                      const TuneShape* shape) const;
+  // What winners are found by; "host sm_80" on the CPU.
+  const std::string& fingerprint() const { return fingerprint_; }
 
   // Limits are the driver's on a live device.
   const GpuTarget& gpu() const { return gpu_; }
@@ -180,12 +202,17 @@ class Engine {
       std::shared_ptr<const Entry> entry);
   absl::StatusOr<std::shared_ptr<const Entry>> Fetch(
       const KernelRequest& request, KernelSource* source);
+  // The winner's tile, else the selector's.
+  absl::StatusOr<Tile> ResolveTile(const KernelSpec& spec,
+                                   const TuneShape* shape);
 
   const EngineOptions options_;
   GpuTarget gpu_ = {};
   int multiprocessors_ = 0;
   std::string build_id_;
   std::string overlay_digest_;  // of templates_dir as the keys know it
+  std::string fingerprint_;
+  Winners winners_;  // of options_.tune_db
   std::shared_ptr<const Device> device_;
   std::unique_ptr<KernelStore> store_;
 
@@ -194,6 +221,7 @@ class Engine {
   std::shared_ptr<const JitLibrary> jit_;
   std::map<std::string, std::shared_ptr<const PreparedKernel>> loaded_;
   std::map<std::string, std::string, std::less<>> score_texts_;  // by digest
+  std::set<std::string> untuned_;  // SPEC and shape that the log has named
   EngineStatistics statistics_;
 };
 

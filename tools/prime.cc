@@ -21,6 +21,7 @@
 #include "kernels/decode.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/tune/winners.h"
 #include "tools/command.h"
 #include "tools/model_specs.h"
 #include "tools/prime_manifest.h"
@@ -37,8 +38,9 @@ struct PrimeFlags {
   std::vector<std::string> specs;
   ModelOptions model;  // without a folder: none
   std::vector<std::string> gpus;
-  std::string score;  // file of a score function; "" = none
-  int threads = 0;    // 0 = cores
+  std::string score;    // file of a score function; "" = none
+  std::string tune_db;  // winners whose tiles are compiled too; "" = none
+  int threads = 0;      // 0 = cores
   std::string shard;
   bool recompile = false;
   bool dry_run = false;
@@ -75,6 +77,32 @@ struct PrimePlan {
   std::vector<std::string> specs;  // each once, sorted; as PrimeJob has them
   std::vector<PrimeJob> jobs;      // this shard's: every SPEC for every GPU
 };
+
+// The SPECs of `specs` whose tile is not given, with the tiles that won on a
+// device of the target's kind.
+absl::StatusOr<std::set<std::string>> WithWinners(
+    const std::set<std::string>& specs, const Winners& winners,
+    const Engine& engine, const PrimeTarget& target) {
+  std::set<std::string> jobs = specs;
+  for (const auto& [key, winner] : winners.all()) {
+    if (winner.gpu != target.gpu->name || specs.count(winner.spec) == 0) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(const KernelSpec spec, ParseSpec(winner.spec));
+    ASSIGN_OR_RETURN(const CandidateParts parts,
+                     ParseCandidate(winner.candidate));
+    ASSIGN_OR_RETURN(const Tile tile, ParseTile(parts.tile));
+    const KeyFields kernel = engine.Key(spec, tile, *target.gpu, target.target);
+    // A winner of another build is another kernel; an engine takes the
+    // selector's tile then.
+    if (KeyDigest(kernel) != winner.version) continue;
+    const absl::StatusOr<TileCandidate> selected =
+        SelectTile(spec, *target.gpu);
+    if (selected.ok() && selected->tile == tile) continue;
+    jobs.insert(absl::StrCat(winner.spec, " ", parts.tile));
+  }
+  return jobs;
+}
 
 // Score functions of the SPECs become known to `engine`.
 absl::StatusOr<PrimePlan> PlanJobs(const PrimeFlags& flags,
@@ -113,9 +141,15 @@ absl::StatusOr<PrimePlan> PlanJobs(const PrimeFlags& flags,
   plan.specs.assign(unique.begin(), unique.end());
   // In turn, since neighbours of the list take alike long.
   int64_t number = 0;
+  Winners winners;
+  if (!flags.tune_db.empty()) {
+    ASSIGN_OR_RETURN(winners, Winners::Read(flags.tune_db));
+  }
   for (const std::string& gpu : flags.gpus) {
     ASSIGN_OR_RETURN(const PrimeTarget target, ParsePrimeTarget(gpu));
-    for (const std::string& spec : plan.specs) {
+    ASSIGN_OR_RETURN(const std::set<std::string> specs,
+                     WithWinners(unique, winners, engine, target));
+    for (const std::string& spec : specs) {
       if (number++ % shard.count == shard.index) {
         plan.jobs.push_back({spec, target});
       }
@@ -289,11 +323,13 @@ absl::StatusOr<int> Prime(const PrimeFlags& flags) {
   }
   ASSIGN_OR_RETURN(EngineOptions options, OptionsFromFlags(flags.engine));
   options.recompile = options.recompile || flags.recompile;
+  PrimeFlags with_winners = flags;
+  if (flags.tune_db.empty()) with_winners.tune_db = options.tune_db;
   options.cache_byte_cap = 0;  // what was asked for stays, however large
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                    Engine::Create(std::move(options)));
   ASSIGN_OR_RETURN(const PrimePlan plan,
-                   PlanJobs(flags, std::move(model), *engine));
+                   PlanJobs(with_winners, std::move(model), *engine));
   if (flags.dry_run) return ShowPlan(flags, plan);
   if (plan.model && !flags.json) {
     std::printf("%s%d SPECs\n", PlanText(*plan.model).c_str(),
@@ -370,6 +406,10 @@ void AddPrime(CLI::App& app, Command& command) {
   prime->add_option("--score", flags->score,
                     "MLIR file of the score function of attention SPECs that "
                     "name none");
+  prime->add_option("--tune-db", flags->tune_db,
+                    "Winners that `kvforge tune --export` wrote: their tiles "
+                    "are compiled beside the selector's (default: "
+                    "KVFORGE_TUNE_DB)");
   prime->add_option("-j", flags->threads, "Threads (default: cores)")
       ->check(CLI::PositiveNumber);
   prime->add_option("--shard", flags->shard,

@@ -91,6 +91,7 @@ absl::StatusOr<Knobs> ParseKnobs(const VariableLookup& lookup) {
   }
   knobs.templates_dir = text("KVFORGE_TEMPLATES");
   knobs.jit_path = text("KVFORGE_JIT");
+  knobs.tune_db = text("KVFORGE_TUNE_DB");
   knobs.cuda_home = text("CUDA_HOME");
   if (knobs.cuda_home.empty()) knobs.cuda_home = text("CUDA_PATH");
   return knobs;

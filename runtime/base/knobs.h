@@ -1,5 +1,5 @@
 // Every environment variable that kvforge reads, in one struct. getenv appears
-// in no other file. A knob never changes a kernel's results.
+// in no other file. A knob never takes a kernel's results out of their bounds.
 #ifndef KVFORGE_RUNTIME_BASE_KNOBS_H_
 #define KVFORGE_RUNTIME_BASE_KNOBS_H_
 
@@ -40,6 +40,10 @@ struct Knobs {
   // KVFORGE_JIT: path of libkvforge_jit.so. "off": strict, nothing is compiled.
   // "": the library beside libkvforge.so.
   std::string jit_path;
+  // KVFORGE_TUNE_DB: file of winners that `kvforge tune --export` wrote, for
+  // the tiles of this process's kernels; "" = the selector's tiles. Another
+  // tile sums in another order: results stay within their bounds.
+  std::string tune_db;
   // CUDA_HOME, else CUDA_PATH: a toolkit whose NVRTC is tried first; "" = none.
   std::string cuda_home;
 
