@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/spec/kernel_spec.h"
+#include "compiler/tile/memory_model.h"
 #include "compiler/tile/tile_selector.h"
 #include "tools/columns.h"
 #include "tools/command.h"
@@ -18,13 +19,51 @@ struct TileFlags {
   bool json = false;
 };
 
-nlohmann::json ToJson(const TileCandidate& candidate) {
+// What one multiprocessor holds at once, by the model's registers and bytes.
+struct Occupancy {
+  int blocks = 0;
+  int warps = 0;  // of all blocks; in decode those that only copy, too
+  const char* limit = "";
+};
+
+Occupancy OccupancyOf(const KernelSpec& spec, const GpuTarget& gpu,
+                      const TileCandidate& candidate) {
+  constexpr int kRegisterUnit = 8;  // a thread's, as warps are given them
+  const int threads = BlockThreads(spec, candidate.tile);
+  const int registers =
+      (candidate.registers + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit;
+  Occupancy occupancy;
+  occupancy.blocks = gpu.warps_per_sm * 32 / threads;
+  occupancy.limit = "warps";
+  const auto narrow = [&](int blocks, const char* limit) {
+    if (blocks >= occupancy.blocks) return;
+    occupancy.blocks = blocks;
+    occupancy.limit = limit;
+  };
+  narrow(gpu.registers_per_sm / (registers * threads), "registers");
+  narrow(gpu.shared_bytes_per_sm /
+             (candidate.shared_bytes + gpu.shared_bytes_reserved),
+         "shared bytes");
+  // The whole shared memory of a multiprocessor is no block's limit.
+  if (occupancy.blocks == 0 && candidate.refused.empty()) occupancy.blocks = 1;
+  occupancy.warps = occupancy.blocks * threads / 32;
+  return occupancy;
+}
+
+nlohmann::json ToJson(const KernelSpec& spec, const GpuTarget& gpu,
+                      const TileCandidate& candidate) {
+  const Occupancy occupancy = OccupancyOf(spec, gpu, candidate);
   return {{"block_m", candidate.tile.block_m},
           {"block_n", candidate.tile.block_n},
           {"stages", candidate.tile.stages},
           {"warps", candidate.tile.warps},
           {"shared_bytes", candidate.shared_bytes},
-          {"registers", candidate.registers}};
+          {"registers", candidate.registers},
+          {"register_limit", RegisterLimit(spec, candidate.tile, gpu)},
+          {"threads", BlockThreads(spec, candidate.tile)},
+          {"blocks_per_sm", occupancy.blocks},
+          {"warps_per_sm", occupancy.warps},
+          {"occupancy_limit", occupancy.limit}};
 }
 
 void PrintLadder(const KernelSpec& spec, const GpuTarget& gpu,
@@ -33,10 +72,10 @@ void PrintLadder(const KernelSpec& spec, const GpuTarget& gpu,
   nlohmann::json json = {{"spec", spec.Text()},
                          {"gpu", std::string(gpu.name)},
                          {"shared_bytes_limit", gpu.shared_bytes_opt_in}};
-  json["chosen"] = choice.ok() ? ToJson(*choice) : nlohmann::json();
+  json["chosen"] = choice.ok() ? ToJson(spec, gpu, *choice) : nlohmann::json();
   if (!choice.ok()) json["refused"] = std::string(choice.status().message());
   for (const TileCandidate& candidate : ladder) {
-    nlohmann::json rung = ToJson(candidate);
+    nlohmann::json rung = ToJson(spec, gpu, candidate);
     rung["refused"] = candidate.refused;
     json["ladder"].push_back(rung);
   }
@@ -46,19 +85,33 @@ void PrintLadder(const KernelSpec& spec, const GpuTarget& gpu,
 void PrintText(const KernelSpec& spec, const GpuTarget& gpu,
                const std::vector<TileCandidate>& ladder,
                const TileCandidate& choice) {
-  std::printf("%s on %s: %s, %d of %d shared bytes, %d registers\n",
-              spec.Text().c_str(), std::string(gpu.name).c_str(),
-              choice.tile.Text().c_str(), choice.shared_bytes,
-              gpu.shared_bytes_opt_in, choice.registers);
+  const Occupancy chosen = OccupancyOf(spec, gpu, choice);
+  std::printf(
+      "%s on %s: %s, %d of %d shared bytes, %d of %d registers a thread, %d "
+      "threads, %d blocks (%d of %d warps) an SM, limited by %s\n",
+      spec.Text().c_str(), std::string(gpu.name).c_str(),
+      choice.tile.Text().c_str(), choice.shared_bytes, gpu.shared_bytes_opt_in,
+      choice.registers, RegisterLimit(spec, choice.tile, gpu),
+      BlockThreads(spec, choice.tile), chosen.blocks, chosen.warps,
+      gpu.warps_per_sm, chosen.limit);
+  std::printf("Fastest known first; the first that fits is chosen.\n");
   std::vector<std::vector<std::string>> rows = {
-      {"tile", "shared bytes", "registers", ""}};
+      {"tile", "shared bytes", "registers", "of", "blocks/SM", "warps/SM", ""}};
+  bool behind = false;  // the chosen one
   for (const TileCandidate& candidate : ladder) {
-    const bool chosen = candidate.tile == choice.tile;
+    const bool is_choice = candidate.tile == choice.tile;
+    const bool fits = candidate.refused.empty();
+    const Occupancy occupancy = OccupancyOf(spec, gpu, candidate);
     rows.push_back({candidate.tile.Text(), absl::StrCat(candidate.shared_bytes),
                     absl::StrCat(candidate.registers),
-                    chosen                      ? "chosen"
-                    : candidate.refused.empty() ? "fits"
-                                                : candidate.refused});
+                    absl::StrCat(RegisterLimit(spec, candidate.tile, gpu)),
+                    fits ? absl::StrCat(occupancy.blocks) : "",
+                    fits ? absl::StrCat(occupancy.warps) : "",
+                    is_choice ? "chosen"
+                    : !fits   ? candidate.refused
+                    : behind  ? "fits, behind the chosen one"
+                              : "fits"});
+    behind = behind || is_choice;
   }
   std::printf("%s", Columns(rows).c_str());
 }
