@@ -85,6 +85,7 @@ void AddRun(CLI::App& app, Command& command);
 void AddEmit(CLI::App& app, Command& command);
 void AddScore(CLI::App& app, Command& command);
 void AddTile(CLI::App& app, Command& command);
+void AddTune(CLI::App& app, Command& command);
 void AddPrime(CLI::App& app, Command& command);
 void AddVerify(CLI::App& app, Command& command);
 void AddWhyMiss(CLI::App& app, Command& command);

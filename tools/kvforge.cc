@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   kvforge::AddEmit(app, command);
   kvforge::AddScore(app, command);
   kvforge::AddTile(app, command);
+  kvforge::AddTune(app, command);
   kvforge::AddPrime(app, command);
   kvforge::AddVerify(app, command);
   kvforge::AddWhyMiss(app, command);
