@@ -1,7 +1,9 @@
 #include "kernels/argument_checks.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -186,8 +188,15 @@ bool IsNested(const RowGrid& grid) {
 // A count times a stride.
 __extension__ using Wide = __int128;
 
-bool RowsOverlap(const RowGrid& grid) {
-  if (IsNested(grid)) return false;
+bool RowsOverlap(const RowGrid& rows) {
+  if (IsNested(rows)) return false;
+  // The dimension of most entries is solved for, the others are walked.
+  RowGrid grid = rows;
+  const auto most =
+      std::max_element(std::begin(grid.extents), std::end(grid.extents)) -
+      std::begin(grid.extents);
+  std::swap(grid.extents[0], grid.extents[most]);
+  std::swap(grid.strides[0], grid.strides[most]);
   const int64_t pages = grid.extents[0], slots = grid.extents[1],
                 heads = grid.extents[2];
   const int64_t page_stride = pages <= 1 ? 0 : grid.strides[0];

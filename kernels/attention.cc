@@ -90,11 +90,12 @@ absl::Status CheckAttention(const KernelSpec& spec, int num_q_heads,
                                "i32 lengths, one a sequence"));
   RETURN_IF_ERROR(CheckPointer(kernel, "page_table", args.page_table, 4,
                                "i32 page numbers of each sequence"));
-  if (args.page_table_stride < 0) {
+  constexpr int64_t kMostEntries = int64_t{1} << 44;  // 2^46 bytes
+  if (args.page_table_stride < 0 || args.page_table_stride > kMostEntries) {
     return absl::InvalidArgumentError(absl::StrCat(
         kernel, ": page_table_stride = ", args.page_table_stride,
-        " is negative; 0 or more elements are supported; pass the row length "
-        "of page_table"));
+        " is out of range; 0 to ", kMostEntries,
+        " elements are supported; pass the row length of page_table"));
   }
   RETURN_IF_ERROR(CheckCacheView(kernel, "k", *spec.k_format, spec.head_dim,
                                  kUnknownPages, spec.page_size,

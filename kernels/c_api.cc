@@ -11,6 +11,7 @@
 #include "compiler/tile/tile_selector.h"
 #include "kernels/build_id.h"
 #include "kernels/c_api_boundary.h"
+#include "runtime/base/knobs.h"
 #include "runtime/base/status_macros.h"
 
 namespace kvforge::c_api {
@@ -145,6 +146,10 @@ absl::StatusOr<EngineOptions> ReadOptions(const kvforge_engine_options* from) {
   RETURN_IF_ERROR(CheckFlag("recompile", c.recompile));
   options.strict = c.strict == 1;
   options.recompile = c.recompile == 1;
+  // No field of its own: a line of it goes to `log`, or to stderr.
+  if (const auto knobs = EnvironmentKnobs(); knobs.ok()) {
+    options.verbose = knobs->verbose;
+  }
   options.jit_path = TextOrEmpty(c.jit_path);
   options.templates_dir = TextOrEmpty(c.templates_dir);
   options.dump_dir = TextOrEmpty(c.dump_dir);
@@ -263,6 +268,13 @@ absl::Status AddScoreFunction(kvforge_engine* engine, const char* text,
   RETURN_IF_ERROR(CheckNotNull(kCall, "text", text, "a score function"));
   RETURN_IF_ERROR(CheckNotNull(kCall, "digest", digest,
                                "KVFORGE_SCORE_DIGEST_BYTES bytes"));
+  constexpr size_t kMostBytes = size_t{1} << 31;
+  if (text_bytes > kMostBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kCall, ": text_bytes = ", text_bytes, "; up to ", kMostBytes,
+        " are supported, and -1 does not stand for the end of a string; pass "
+        "its length"));
+  }
   ASSIGN_OR_RETURN(const std::string added,
                    engine->engine->AddScoreFunction({text, text_bytes}));
   const size_t copied = added.copy(digest, KVFORGE_SCORE_DIGEST_BYTES - 1);

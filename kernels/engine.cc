@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <utility>
 
@@ -93,6 +94,7 @@ absl::StatusOr<EngineOptions> EngineOptionsFromEnvironment() {
   options.dump_dir = knobs.dump_dir;
   options.tune_db = knobs.tune_db;
   options.recompile = knobs.recompile;
+  options.verbose = knobs.verbose;
   return options;
 }
 
@@ -269,11 +271,25 @@ absl::StatusOr<Entry> Engine::CompileEntry(const KernelRequest& request) {
   return entry;
 }
 
+void Engine::LogSource(const KernelRequest& request, KernelSource source,
+                       double milliseconds) const {
+  if (options_.verbose < (source == KernelSource::kMemory ? 2 : 1)) return;
+  const std::string line = absl::StrCat(
+      source == KernelSource::kCompiled ? "compiled "
+      : source == KernelSource::kDisk   ? "loaded from a cache folder "
+                                        : "found in memory ",
+      KeyText(request.key), " in ", milliseconds, " ms");
+  if (options_.log) return options_.log(line);
+  std::fprintf(stderr, "kvforge: %s\n", line.c_str());
+}
+
 absl::StatusOr<std::shared_ptr<const Entry>> Engine::Fetch(
     const KernelRequest& request, KernelSource* source) {
   KernelSource from = KernelSource::kMemory;
+  const auto start = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(std::shared_ptr<const Entry> entry,
                    store_->Get(request, &from));
+  LogSource(request, from, MillisecondsSince(start));
   if (source != nullptr) *source = from;
   if (from == KernelSource::kDisk) {
     std::lock_guard lock(mutex_);
@@ -368,13 +384,18 @@ absl::StatusOr<std::shared_ptr<const PreparedKernel>> Engine::Prepare(
   request.gpu = std::string(gpu_.name);
   request.key = Key(spec, tile, gpu_, request.target);
   const std::string digest = KeyDigest(request.key);
+  std::shared_ptr<const PreparedKernel> ready;
   {
     std::lock_guard lock(mutex_);
     const auto loaded = loaded_.find(digest);
     if (loaded != loaded_.end()) {
       ++statistics_.memory_hits;
-      return loaded->second;
+      ready = loaded->second;
     }
+  }
+  if (ready != nullptr) {
+    LogSource(request, KernelSource::kMemory, 0);
+    return ready;
   }
   ASSIGN_OR_RETURN(std::shared_ptr<const Entry> entry, Fetch(request, nullptr));
   absl::StatusOr<std::shared_ptr<PreparedKernel>> kernel =

@@ -62,6 +62,9 @@ struct EngineOptions {
   // never written: nothing is tuned here.
   std::string tune_db;
   bool recompile = false;
+  // Lines to `log`, or to stderr where it is null: 1 = each compile and load,
+  // 2 = also each kernel that memory had.
+  int verbose = 0;
   uint64_t seed = 1;  // of the fiber order; kHost only
   // Lines for a log, from any thread; may be null.
   std::function<void(absl::string_view line)> log;
@@ -196,6 +199,9 @@ class Engine {
  private:
   explicit Engine(EngineOptions options);
 
+  // Says where a kernel came from, as options_.verbose asks.
+  void LogSource(const KernelRequest& request, KernelSource source,
+                 double milliseconds) const;
   absl::StatusOr<Entry> CompileEntry(const KernelRequest& request);
   absl::StatusOr<std::shared_ptr<PreparedKernel>> Load(
       const KernelSpec& spec, const Tile& tile,

@@ -10,7 +10,7 @@
 //   lse         f32 [total_q, q heads], natural log, or null
 //   q_indptr    i32 [batch + 1], ascending from 0; rows past q_indptr[batch]
 //               are padding and stay as they are
-//   kv_lens     i32 [batch], 0 or more
+//   kv_lens     i32 [batch], 0 to 2^31 - 17
 //   page_table  i32 [batch, ceil(kv_len / page_size) or more]
 //   sinks       f32 [q heads] if the spec has sinks
 //   alibi_slopes  f32 [q heads] if the spec has alibi: slopes[h] * (j - i) is

@@ -20,6 +20,11 @@ absl::Status CheckGather(const KernelSpec& spec, GatherArgs& args) {
       "gather", "v_out", args.v_out.base, args.v_out.token_stride,
       args.v_out.head_stride, args.num_rows, args.num_kv_heads,
       spec.v_head_dim * element_bytes, kRowAlignment, /*written=*/true));
+  if (args.k_out.base == args.v_out.base) {
+    return absl::InvalidArgumentError(
+        "gather: k_out.base and v_out.base are the same address; rows of K and "
+        "of V are written to both; pass memory of their own");
+  }
   RETURN_IF_ERROR(CheckCacheView("gather", "k", *spec.k_format, spec.head_dim,
                                  num_pages, spec.page_size, args.num_kv_heads,
                                  args.k));
@@ -42,11 +47,11 @@ absl::Status RunGather(const PreparedKernel& kernel, GatherArgs args,
   RETURN_IF_ERROR(CheckCount("gather", "num_slots", args.num_slots));
   const int64_t rows = int64_t{args.num_rows} * args.num_kv_heads;
   if (rows == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckGather(spec, args));
   // The first half of the grid serves K, the second V.
   const int64_t block_rows = kernel.tile().block_m;
   const int64_t blocks = 2 * ((rows + block_rows - 1) / block_rows);
   RETURN_IF_ERROR(CheckGrid("gather", blocks));
+  RETURN_IF_ERROR(CheckGather(spec, args));
   return kernel.Launch(blocks, &args, sizeof(args), stream);
 }
 

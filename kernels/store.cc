@@ -7,6 +7,40 @@
 namespace kvforge {
 namespace {
 
+// Planes that begin at one address would overwrite each other.
+absl::Status CheckPlanesApart(const KernelSpec& spec, const CacheView& k,
+                              const CacheView& v) {
+  struct Named {
+    const char* name;
+    const unsigned char* base;  // null: no such plane
+  };
+  const auto row_scale = [](const KvFormat& format, const StridedBytes& plane) {
+    return format.RowScaleBytes() > 0 ? plane.base : nullptr;
+  };
+  const auto block_scale = [](const KvFormat& format,
+                              const StridedBytes& plane) {
+    return format.block > 0 ? plane.base : nullptr;
+  };
+  const Named planes[] = {
+      {"k.codes", k.codes.base},
+      {"v.codes", v.codes.base},
+      {"k.row_scale", row_scale(*spec.k_format, k.row_scale)},
+      {"v.row_scale", row_scale(*spec.v_format, v.row_scale)},
+      {"k.block_scale", block_scale(*spec.k_format, k.block_scale)},
+      {"v.block_scale", block_scale(*spec.v_format, v.block_scale)}};
+  for (const Named& a : planes) {
+    for (const Named& b : planes) {
+      if (&a >= &b || a.base == nullptr || a.base != b.base) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "store: ", a.name, ".base and ", b.name,
+          ".base are the same address; codes and scales of K and V must have "
+          "bytes of their own; pass the V half of an interleaved cache as "
+          "V's, and scales behind their row's codes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckStore(const KernelSpec& spec, StoreArgs& args) {
   const int64_t num_pages =  // the last one may be cut short
       args.num_slots / spec.page_size + (args.num_slots % spec.page_size != 0);
@@ -25,13 +59,7 @@ absl::Status CheckStore(const KernelSpec& spec, StoreArgs& args) {
   RETURN_IF_ERROR(CheckCacheView("store", "v", *spec.v_format, spec.v_head_dim,
                                  num_pages, spec.page_size, args.num_kv_heads,
                                  args.v));
-  if (args.k.codes.base == args.v.codes.base) {
-    return absl::InvalidArgumentError(
-        "store: k.codes.base and v.codes.base are the same address; K and V "
-        "must have bytes of their own; pass the V half of an interleaved cache "
-        "as v.codes.base");
-  }
-  return absl::OkStatus();
+  return CheckPlanesApart(spec, args.k, args.v);
 }
 
 }  // namespace

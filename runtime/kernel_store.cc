@@ -174,8 +174,9 @@ absl::Status KernelStore::NotFound(const KernelRequest& request) const {
       "; searched: memory, ",
       paths.empty() ? std::string("no cache folder")
                     : absl::StrJoin(paths, ", "),
-      "; run `kvforge prime ", request.key.spec, " --gpus ", request.gpu,
-      " --cache ", paths.empty() ? std::string("DIR") : paths.front(),
+      "; run `kvforge prime ", request.key.spec, " --gpus ",
+      request.target == "host" ? "host-" : "", request.gpu, " --cache ",
+      paths.empty() ? std::string("DIR") : paths.front(),
       paths.empty() ? "` and set KVFORGE_CACHE_DIR to that folder"
                     : "` where a compiler is at hand"));
 }

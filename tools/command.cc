@@ -15,6 +15,7 @@
 #include "compiler/spec/kernel_spec.h"
 #include "compiler/tile/tile.h"
 #include "runtime/base/file.h"
+#include "runtime/base/knobs.h"
 #include "runtime/base/status_macros.h"
 
 namespace kvforge {
@@ -50,7 +51,13 @@ absl::StatusOr<EngineOptions> OptionsFromFlags(const EngineFlags& flags) {
   options.device = flags.device;
   options.seed = flags.seed;
   if (flags.strict) options.strict = true;
-  if (!flags.cache.empty()) options.cache_roots = {{flags.cache, false}};
+  if (!flags.cache.empty()) {
+    ASSIGN_OR_RETURN(const Knobs knobs, EnvironmentKnobs());
+    const std::vector<std::string>& trusted = knobs.trusted_cache_dirs;
+    options.cache_roots = {
+        {flags.cache, std::find(trusted.begin(), trusted.end(), flags.cache) !=
+                          trusted.end()}};
+  }
   if (!flags.templates.empty()) options.templates_dir = flags.templates;
   options.log = [](absl::string_view line) {
     std::fprintf(stderr, "kvforge: %s\n", std::string(line).c_str());

@@ -82,7 +82,8 @@ absl::StatusOr<Knobs> ParseKnobs(const VariableLookup& lookup) {
   }
   knobs.recompile = recompile == "1";
   if (const std::string value = text("KVFORGE_VERBOSE"); !value.empty()) {
-    if (!absl::SimpleAtoi(value, &knobs.verbose) || knobs.verbose < 0) {
+    if (!absl::SimpleAtoi(value, &knobs.verbose) || knobs.verbose < 0 ||
+        knobs.verbose > 2) {
       return absl::InvalidArgumentError(absl::StrCat(
           "KVFORGE_VERBOSE = \"", value,
           "\" is not a level; supported: 0, 1, 2; set one of them or unset "

@@ -43,6 +43,14 @@ TEST(RowsOverlap, ExactForEveryArrangement) {
       RowsOverlap({64, {kUnknownPages, 16, 2}, {7768ll * 276480, 128, 64}}));
 }
 
+// A row stride of two heads where there are three: refused at once, however
+// many rows.
+TEST(RowsOverlap, WalksTheSmallerDimensions) {
+  EXPECT_TRUE(RowsOverlap({256, {1, int64_t{1} << 40, 3}, {0, 512, 256}}));
+  EXPECT_FALSE(
+      RowsOverlap({256, {2, int64_t{1} << 40, 2}, {-256, 1024, 256 * 2}}));
+}
+
 TEST(RowsOverlap, LooksAtNoRowsOfNestedDimensions) {
   // Row by row, 2^20 slots of 2^12 heads would take minutes.
   const int64_t slots = 1 << 20, heads = 1 << 12, pages = kUnknownPages;
@@ -187,9 +195,15 @@ TEST_F(StoreRefuses, OverlappingStrides) {
   args_ = bench_.target->StoreArguments();
   args_.v.codes = args_.k.codes;
   EXPECT_EQ(Message(),
-            "store: k.codes.base and v.codes.base are the same address; K and "
-            "V must have bytes of their own; pass the V half of an interleaved "
-            "cache as v.codes.base");
+            "store: k.codes.base and v.codes.base are the same address; codes "
+            "and scales of K and V must have bytes of their own; pass the V "
+            "half of an interleaved cache as V's, and scales behind their "
+            "row's codes");
+  args_ = bench_.target->StoreArguments();
+  args_.v.row_scale = args_.k.row_scale;
+  EXPECT_THAT(Message(),
+              HasSubstr("k.row_scale.base and v.row_scale.base are the same "
+                        "address"));
 }
 
 TEST_F(StoreRefuses, NegativeCountsAndHugeStrides) {
@@ -310,7 +324,8 @@ TEST_F(AttentionRefuses, NegativeLengths) {
   Reset();
   params_.args.page_table_stride = -1;
   EXPECT_EQ(Message(),
-            "extend: page_table_stride = -1 is negative; 0 or more elements "
+            "extend: page_table_stride = -1 is out of range; 0 to "
+            "17592186044416 elements "
             "are supported; pass the row length of page_table");
 }
 
