@@ -159,7 +159,7 @@ DrawnResult RunDrawn(int f, int c) {
     return outcome;
   }
   const CaseRun run = RunCase(EngineOf(family.gpu), *problem, drawn.layout, 1,
-                              /*warpgroups=*/true);
+                              WithWarpgroups());
   for (const KernelResult& result : run.results) {
     if (!result.status.ok()) {
       fail(absl::StrCat(result.kernel, ": ", result.status.message()));

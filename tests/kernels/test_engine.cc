@@ -96,9 +96,13 @@ AttentionCase Generated(const CaseOptions& options) {
   return *std::move(problem);
 }
 
+bool WithWarpgroups() {
+  return Flags().warpgroups || !(OnCuda() || ListingSpecs());
+}
+
 std::shared_ptr<const PreparedKernel> PreparedForWarpgroups(
     const KernelSpec& spec) {
-  if (spec.kernel != KernelKind::kExtend) return nullptr;
+  if (spec.kernel != KernelKind::kExtend || !WithWarpgroups()) return nullptr;
   const auto tile = SelectWarpgroupTile(spec, TestEngine().gpu());
   if (!tile.ok()) return nullptr;
   auto kernel = TestEngine().Prepare(spec, tile->tile);
@@ -169,8 +173,8 @@ void ExpectCaseRight(const CaseOptions& options, int first_layout,
                      int layouts) {
   const AttentionCase problem = Generated(options);
   if (ListingSpecs()) return PrepareCase(problem, first_layout, layouts);
-  const CaseRun run = RunCase(TestEngine(), problem, first_layout, layouts,
-                              /*warpgroups=*/true);
+  const CaseRun run =
+      RunCase(TestEngine(), problem, first_layout, layouts, WithWarpgroups());
   EXPECT_FALSE(run.results.empty());
   for (const KernelResult& result : run.results) {
     EXPECT_TRUE(result.status.ok())

@@ -103,10 +103,15 @@ absl::Status ParseFlag(absl::string_view argument, absl::string_view value,
     flags.random_case = std::string(value);
   } else {
     used_value = false;
+    if (argument == "--warpgroups") {
+      flags.warpgroups = true;
+      return absl::OkStatus();
+    }
     if (argument != "--list-specs") {
       return absl::InvalidArgumentError(
           absl::StrCat(argument,
-                       " is unknown; --target, --gpu, --list-specs, "
+                       " is unknown; --target, --gpu, --warpgroups, "
+                       "--list-specs, "
                        "--executed, --random-cases, --random-seed, "
                        "--random-case, --points, --seed, --json and "
                        "GoogleTest's flags are supported"));

@@ -78,7 +78,7 @@ TEST(Warpgroups, MultiplyTheRestOfHeavyWeights) {
       continue;
     }
     for (const KernelResult& result :
-         RunCase(TestEngine(), problem, 0, 1, /*warpgroups=*/true).results) {
+         RunCase(TestEngine(), problem, 0, 1, WithWarpgroups()).results) {
       KVFORGE_EXPECT_OK(result.status);
       EXPECT_LT(result.errors.out_ratio, 0.6)
           << result.kernel << ", seed " << seed;
