@@ -108,6 +108,20 @@ MicroCase NamedSyncCase() {
                     std::move(expected));
 }
 
+// Bits that no thread of a pair of warps has, that one has and that all have.
+MicroCase NamedAnyCase() {
+  constexpr int kVotes = 8;
+  std::vector<uint32_t> in(3 * 2 * kThreads, 0x80);
+  std::vector<uint32_t> expected(in.size());
+  for (uint32_t pair = 0; pair < 6; ++pair) {
+    in[pair * kThreads + 17 * pair % kThreads] |= 1u << pair;
+    for (uint32_t t = 0; t < kThreads; ++t) {
+      expected[pair * kThreads + t] = 0x80 | 1u << pair;
+    }
+  }
+  return MemoryCase("named_any", kVotes, 3, std::move(in), std::move(expected));
+}
+
 MicroCase BulkCopyCase() {
   constexpr int kCopies = 16;
   std::vector<uint32_t> in = RandomWords(kCopies * 64, 41);
@@ -193,6 +207,7 @@ std::vector<MicroCase> MemoryCases() {
       PartSyncCase(),
       MbarrierCase(),
       NamedSyncCase(),
+      NamedAnyCase(),
       BulkCopyCase(),
       TensorCopyCase("tensor_copy_128", 128, 2, 128, 16),
       TensorCopyCase("tensor_copy_64", 64, 3, 64, 4),
