@@ -46,7 +46,8 @@ TEST(CaseTable, HasTheCasesThatTargetsAreSetFor) {
                             "store/nvfp4_row/d128/page16/t64",
                             "extend/e4m3_row/d128/g4/page16/b1/q512/kv32768",
                             "extend/bf16/d256/g4/page64/b1/q8192/kv8192",
-                            "launch/store", "launch/decode", "launch/extend"}));
+                            "launch/store", "launch/decode", "launch/extend",
+                            "prepare/store/nvfp4_row", "prepare/extend/bf16"}));
 }
 
 TEST(CaseTable, SpecsAreServed) {
@@ -105,8 +106,21 @@ TEST(SelectCases, ACaseNamedTwiceRunsOnceInTheOrderOfTheTable) {
               ElementsAre("launch/store", "launch/decode", "launch/extend"));
 }
 
+TEST(CaseTable, AKernelThatIsOnlyPreparedIsTheOnlyOneNeeded) {
+  const std::vector<BenchCase> cases =
+      *SelectCases({"prepare/decode/e4m3_row", "fetch/extend/bf16"});
+  ASSERT_EQ(cases.size(), 2u);
+  std::vector<std::string> specs;
+  for (const BenchCase& what : cases) {
+    for (const KernelSpec& spec : what.Specs()) specs.push_back(spec.Text());
+  }
+  EXPECT_THAT(specs, ElementsAre("decode/e4m3_row/d128/g4/page16/bf16",
+                                 "extend/bf16/d128/g4/page16/bf16"));
+}
+
 TEST(SelectCases, SpecialiseRunsOnlyByName) {
   EXPECT_THAT(Names({}), Not(Contains(StartsWith("specialise"))));
+  EXPECT_THAT(Names({}), Not(Contains(StartsWith("fetch"))));
   EXPECT_THAT(Names({"specialise"}), Contains("specialise/extend/e4m3_row"));
 }
 

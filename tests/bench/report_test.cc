@@ -104,6 +104,16 @@ TEST(ReportTable, SaysHowASkewedBatchStandsAndWhatWasNotMeasured) {
               HasSubstr("a ceiling of 0 was not measured: no JIT\n"));
 }
 
+TEST(ReportTable, PrepareHasATableOfItsOwn) {
+  Report report;
+  report.results = {Result("prepare/store/bf16", 300, 0.01)};
+  report.results[0].one.median = 1500;
+  const std::string table = ToTable(report);
+  EXPECT_THAT(table, ContainsRegex("case +ready ms +of it read ms"));
+  EXPECT_THAT(table, ContainsRegex("prepare/store/bf16 +1.500 +0.300 "));
+  EXPECT_THAT(table, Not(HasSubstr("of ceiling")));
+}
+
 TEST(ReportTable, LaunchAndSpecialiseHaveTablesOfTheirOwn) {
   Report report;
   report.results = {Result("launch/store", 1.75, 0.01),
@@ -146,6 +156,15 @@ TEST(CompareReports, OfALaunchCaseTheCallCounts) {
   after.results[0].one.median = 2.5;
   EXPECT_THAT(CompareReports(before, after),
               ContainsRegex("launch/store +5.00 +2.50 +2.000x"));
+}
+
+TEST(CompareReports, OfAPrepareCaseTheWholeCounts) {
+  Report before;
+  before.results = {Result("prepare/store/bf16", 4, 0)};  // the whole: 5
+  Report after = before;
+  after.results[0].one.median = 2.5;
+  EXPECT_THAT(CompareReports(before, after),
+              ContainsRegex("prepare/store/bf16 +5.00 +2.50 +2.000x"));
 }
 
 }  // namespace

@@ -152,6 +152,8 @@ COMMANDS = (
             "--svg now.svg", gpu=True, code=4, output=NO_GPU),
     Command("build/bin/kvforge bench --cache build/gpu-cache --strict decode/e4m3_row "
             "'store/*/t64' --against before.json", gpu=True, code=4, output=NO_GPU),
+    Command("build/bin/kvforge bench prepare --cache build/gpu-cache --strict", gpu=True,
+            code=4, output=NO_GPU),
     Command("build/bin/argument_checks_bench"),
     Command("python3 tests/bench/peers/peers.py", gpu=True,
             test="peers_names_what_is_missing"),

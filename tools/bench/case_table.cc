@@ -103,6 +103,45 @@ std::vector<Family> Families() {
        {4},
        {16},
        {{1, 1, 1}}},
+      {CaseKind::kPrepare, KernelKind::kStore, measured, {128}, {1}, {16}, any},
+      {CaseKind::kPrepare,
+       KernelKind::kDecode,
+       measured,
+       {128},
+       {4},
+       {16},
+       any},
+      {CaseKind::kPrepare,
+       KernelKind::kExtend,
+       measured,
+       {128},
+       {4},
+       {16},
+       any},
+      {CaseKind::kFetch,
+       KernelKind::kStore,
+       measured,
+       {128},
+       {1},
+       {16},
+       any,
+       false},
+      {CaseKind::kFetch,
+       KernelKind::kDecode,
+       measured,
+       {128},
+       {4},
+       {16},
+       any,
+       false},
+      {CaseKind::kFetch,
+       KernelKind::kExtend,
+       measured,
+       {128},
+       {4},
+       {16},
+       any,
+       false},
       {CaseKind::kSpecialise,
        KernelKind::kStore,
        measured,
@@ -167,6 +206,10 @@ std::string BenchCase::Name() const {
   switch (kind) {
     case CaseKind::kLaunch:
       return absl::StrCat("launch/", KernelName(kernel));
+    case CaseKind::kPrepare:
+      return absl::StrCat("prepare/", KernelName(kernel), "/", format->name);
+    case CaseKind::kFetch:
+      return absl::StrCat("fetch/", KernelName(kernel), "/", format->name);
     case CaseKind::kSpecialise:
       return absl::StrCat("specialise/", KernelName(kernel), "/", format->name);
     case CaseKind::kStore:
@@ -209,7 +252,8 @@ KernelSpec BenchCase::Spec() const {
 
 std::vector<KernelSpec> BenchCase::Specs() const {
   std::vector<KernelSpec> specs = {Spec()};
-  if (kernel != KernelKind::kStore) {
+  const bool launches = kind != CaseKind::kPrepare && kind != CaseKind::kFetch;
+  if (launches && kernel != KernelKind::kStore) {
     specs.push_back(FillSpec(*format, head_dim));
   }
   return specs;

@@ -5,6 +5,8 @@
 //   store/e4m3_row/d128/page16/t65536
 //   extend/e4m3_row/d128/g4/page16/b1/q2048/kv32768
 //   launch/store                   host time of a run call
+//   prepare/decode/e4m3_row        from a cache to ready, in a fresh process
+//   fetch/decode/e4m3_row          of that what needs no GPU: read and verified
 //   specialise/decode/e4m3_row     time to generate and compile; needs no GPU
 #ifndef KVFORGE_TOOLS_BENCH_CASE_TABLE_H_
 #define KVFORGE_TOOLS_BENCH_CASE_TABLE_H_
@@ -19,17 +21,26 @@
 
 namespace kvforge::bench {
 
-enum class CaseKind { kDecode, kStore, kExtend, kLaunch, kSpecialise };
+enum class CaseKind {
+  kDecode,
+  kStore,
+  kExtend,
+  kLaunch,
+  kPrepare,
+  kFetch,
+  kSpecialise
+};
 
 struct BenchCase {
   CaseKind kind = CaseKind::kDecode;
-  KernelKind kernel = KernelKind::kDecode;  // launch, specialise: which one's
-  const KvFormat* format = nullptr;         // of K and V; into kFormats
-  int head_dim = 0;                         // of K and V
-  int group = 1;                            // query heads per kv head
-  int page_size = 0;                        // tokens
-  int batch = 1;                            // sequences
-  int q_len = 1;                            // query tokens of each sequence
+  // Of launch, prepare, fetch and specialise: which one's.
+  KernelKind kernel = KernelKind::kDecode;
+  const KvFormat* format = nullptr;  // of K and V; into kFormats
+  int head_dim = 0;                  // of K and V
+  int group = 1;                     // query heads per kv head
+  int page_size = 0;                 // tokens
+  int batch = 1;                     // sequences
+  int q_len = 1;                     // query tokens of each sequence
   int kv_len = 0;  // tokens of each sequence; of store: tokens in all
   int skew = 1;    // the first sequence has this many times kv_len
   bool by_default = true;

@@ -24,6 +24,8 @@ int64_t CountedBytes(const BenchCase& bench_case) {
       return bench_case.KvTokens() * (source_bytes + token_bytes + kSlotBytes);
     }
     case CaseKind::kLaunch:
+    case CaseKind::kPrepare:
+    case CaseKind::kFetch:
     case CaseKind::kSpecialise:
       break;
   }

@@ -109,11 +109,16 @@ std::string SkewLines(const Report& report) {
   return text;
 }
 
+bool IsPrepare(absl::string_view name) {
+  return absl::StartsWith(name, "prepare/") || absl::StartsWith(name, "fetch/");
+}
+
 // The summary that two reports are compared by.
 const Summary& Timed(const CaseResult& result) {
-  // The row of a launch case is the driver's own.
-  const bool launch = absl::StartsWith(result.name, "launch/");
-  return result.row.median > 0 && !launch ? result.row : result.one;
+  // The row of a launch case is the driver's own, that of prepare a part.
+  const bool whole_in_one =
+      absl::StartsWith(result.name, "launch/") || IsPrepare(result.name);
+  return result.row.median > 0 && !whole_in_one ? result.row : result.one;
 }
 
 }  // namespace
@@ -222,6 +227,8 @@ std::string ToTable(const Report& report) {
   Rows kernels = {{"case", "one us", "row us", "+-", "GB/s", "of ceiling",
                    "TFLOP/s", "error", "regs", "shared", "spills", ""}};
   Rows launches = {{"case", "call us", "bare us", "+-", ""}};
+  Rows prepares = {
+      {"case", "ready ms", "of it read ms", "+-", "regs", "spills", ""}};
   Rows compiles = {{"case", "text ms", "cubin ms", "+-", "regs", "spills", ""}};
   std::string unmeasured;
   for (const CaseResult& result : report.results) {
@@ -233,6 +240,11 @@ std::string ToTable(const Report& report) {
       launches.push_back({result.name, Positive(result.one.median, 2),
                           Positive(result.row.median, 2), spread,
                           result.detail});
+    } else if (IsPrepare(result.name)) {
+      prepares.push_back({result.name, Positive(result.one.median / 1e3, 3),
+                          Positive(result.row.median / 1e3, 3), spread,
+                          absl::StrCat(result.registers),
+                          absl::StrCat(result.spill_bytes), result.detail});
     } else if (absl::StartsWith(result.name, "specialise/")) {
       compiles.push_back({result.name, Positive(result.one.median / 1e3, 2),
                           Positive(result.row.median / 1e3, 0),
@@ -243,7 +255,7 @@ std::string ToTable(const Report& report) {
       kernels.push_back(TableRow(report.ceilings, result));
     }
   }
-  for (const Rows* rows : {&kernels, &launches, &compiles}) {
+  for (const Rows* rows : {&kernels, &launches, &prepares, &compiles}) {
     if (rows->size() > 1) absl::StrAppend(&text, Columns(*rows));
   }
   return absl::StrCat(text, SkewLines(report), unmeasured);

@@ -32,7 +32,7 @@ struct CaseResult {
   std::string name;
   std::string error;  // why it was not measured; the rest is empty then
   // Microseconds: single launches between two events each; launches in a row in
-  // one graph, divided by their number.
+  // one graph, divided by their number. Other kinds of case: runners.h.
   Summary one;
   Summary row;
   int64_t bytes = 0;  // counts.h

@@ -50,6 +50,9 @@ absl::StatusOr<CaseResult> RunStoreCase(GpuRun& run, const BenchCase& what);
 // the same kernel, grid and arguments.
 absl::StatusOr<CaseResult> RunLaunchCase(GpuRun& run, const BenchCase& what);
 
+// prepare and fetch (prepare_times.h): `one`: microseconds until a kernel is
+// ready, `row`: of these until its entry was read and verified.
+
 // `one`: processor microseconds from SPEC to text, `row`: from text to cubin,
 // for the GPU named `gpu`. `engine` may be of any target; it is asked
 // for its compiler only.
