@@ -37,7 +37,7 @@ for line in (root / "docs/robustness.md").read_text().splitlines():
     if len(cells) != 4:
         continue
     for name in re.findall(r"`([^`]+)`", cells[2]):
-        if name.startswith("--") or "/check_" in name:
+        if name.startswith(("--", "kvforge ")) or "/check_" in name:
             continue
         named += 1
         if name not in cases | parameters | programs:

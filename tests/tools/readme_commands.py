@@ -162,6 +162,10 @@ COMMANDS = (
             output=rf"(?m)^{EXTEND}$"),
     Command("scripts/gpu_check", gpu=True, code=1, output="gpu_check: no GPU"),
 
+    Command("KVFORGE_CACHE_DIR=build/gpu-cache KVFORGE_JIT=off build/bin/case_suite_test "
+            "--target cuda --gtest_filter='TwoGpus.*'", gpu=True, code=77,
+            output="skipped: "),
+
     # Care of the tests.
     Command("scripts/mutate --only ID", run="scripts/mutate --only merge-weights-in-base-2",
             output="1 mutants, 1 killed, 0 survived, 0 invalid"),
