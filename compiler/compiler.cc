@@ -11,6 +11,7 @@
 #include "compiler/tile/memory_model.h"
 #include "llvm/Support/raw_ostream.h"
 #include "mlir/IR/MLIRContext.h"
+#include "runtime/base/shown.h"
 #include "runtime/base/status_macros.h"
 
 namespace kvforge {
@@ -35,7 +36,7 @@ class Compilation {
       return absl::NotFoundError(absl::StrCat(
           "the text of score function ", spec.score,
           " is not known; compiling needs it, a cached kernel does not; give "
-          "it to Engine::AddScoreFunction, or to the command with --score"));
+          "it to the engine, or to the command with --score"));
     }
     LoadScoreDialects(context_);
     ASSIGN_OR_RETURN(const mlir::OwningOpRef<mlir::ModuleOp> function,
@@ -123,7 +124,7 @@ absl::StatusOr<std::string> EmitStage(const KernelSpec& spec,
     return compilation.Text();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("stage '", stage,
+      absl::StrCat("stage '", Shown(stage),
                    "' does not exist; stages: ir, placed, codec, tiled, cuda; "
                    "use one of these"));
 }

@@ -254,7 +254,7 @@ absl::Status FillStatistics(const kvforge_engine* engine,
   kvforge_statistics known = {};
   known.compiles = counted.compiles;
   known.disk_hits = counted.disk_hits;
-  known.memory_hits = counted.memory_hits;
+  known.memory_hits = counted.memory_hits + counted.waits;
   known.compile_ms = counted.compile_ms;
   known.load_ms = counted.load_ms;
   WriteStruct(known, statistics);

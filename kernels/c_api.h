@@ -138,7 +138,8 @@ typedef struct {
   size_t struct_size;
   int64_t compiles;     // this engine's, failed ones included
   int64_t disk_hits;    // kernels loaded from a cache root
-  int64_t memory_hits;  // prepare calls that found a loaded kernel
+  int64_t memory_hits;  // prepare calls that found a loaded kernel, or
+                        // one that another thread was compiling or reading
   double compile_ms;    // summed over threads
   double load_ms;
 } kvforge_statistics;

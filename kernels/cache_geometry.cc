@@ -51,14 +51,21 @@ absl::Status CheckGeometry(const CacheGeometry& geometry) {
     return absl::InvalidArgumentError(
         absl::StrCat("cache geometry: ",
                      geometry.k_format == nullptr ? "k_format" : "v_format",
-                     " is null; it must be a row of the format table; take it "
-                     "from FindFormat"));
+                     " is null; it must be a row of the format table; look it "
+                     "up by its name"));
   }
   if (geometry.num_kv_heads < 1) {
     return NotPositive("num_kv_heads", geometry.num_kv_heads);
   }
   if (geometry.page_size < 1) {
     return NotPositive("page_size", geometry.page_size);
+  }
+  if (geometry.page_size > kMaxPageSize) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cache geometry: page_size = ", geometry.page_size,
+        " is out of range; 1 to ", kMaxPageSize,
+        " tokens are supported, as in a SPEC; choose a page size in this "
+        "range"));
   }
   if (geometry.page_pad_bytes < 0 || geometry.first_page_byte < 0) {
     return absl::InvalidArgumentError(absl::StrCat(

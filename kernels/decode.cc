@@ -67,9 +67,10 @@ absl::Status CheckGridShape(const PreparedKernel& decode,
                             const DecodeParams& params) {
   const DecodeGrid& grid = params.grid;
   if (grid.blocks < 1 || grid.blocks > kMaxDecodeBlocks) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "decode: grid.blocks = ", grid.blocks, " is out of range; 1 to ",
-        kMaxDecodeBlocks, " are supported; take it from ChooseDecodeGrid"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("decode: grid.blocks = ", grid.blocks,
+                     " is out of range; 1 to ", kMaxDecodeBlocks,
+                     " are supported; take the grid that the library chooses"));
   }
   const int most = DecodeHeadsPerBlock(decode.spec(), decode.tile());
   if (grid.heads_per_block < 1 || grid.heads_per_block > most ||
@@ -79,7 +80,7 @@ absl::Status CheckGridShape(const PreparedKernel& decode,
         "decode: grid.heads_per_block = ", grid.heads_per_block,
         "; a power of two that divides num_kv_heads = ",
         params.args.num_kv_heads, " is supported, up to ", most, " for ",
-        decode.spec().Text(), "; take it from ChooseDecodeGrid"));
+        decode.spec().Text(), "; take the grid that the library chooses"));
   }
   if (grid.blocks == 1) return absl::OkStatus();
   RETURN_IF_ERROR(CheckPointer("decode", "workspace", params.workspace,
@@ -87,10 +88,12 @@ absl::Status CheckGridShape(const PreparedKernel& decode,
                                "counters and scratch of parts"));
   const int64_t needed = DecodeWorkspaceBytes(decode, grid);
   if (params.workspace_bytes < needed) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "decode: the workspace has ", params.workspace_bytes, " bytes; ",
-        grid.blocks, " blocks of ", grid.heads_per_block, " kv heads need ",
-        needed, "; allocate DecodeWorkspaceBytes, or use fewer blocks"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("decode: the workspace has ", params.workspace_bytes,
+                     " bytes; ", grid.blocks, " blocks of ",
+                     grid.heads_per_block, " kv heads need ", needed,
+                     "; allocate as many bytes as the library computes for "
+                     "this grid, or use fewer blocks"));
   }
   return absl::OkStatus();
 }
@@ -139,7 +142,7 @@ absl::Status RunDecode(const PreparedKernel& decode, const DecodeParams& params,
   if (spec.kernel != KernelKind::kDecode) {
     return absl::InvalidArgumentError(
         absl::StrCat("decode: the kernel is ", spec.Text(),
-                     "; RunDecode runs decode kernels; prepare a decode spec"));
+                     "; only decode kernels decode; prepare a decode spec"));
   }
   DecodeArgs args = {params.args};
   RETURN_IF_ERROR(CheckAttentionCounts(spec, params.num_q_heads, args));

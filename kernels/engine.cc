@@ -240,7 +240,7 @@ absl::StatusOr<std::string> Engine::ScoreFunctionText(
   return absl::NotFoundError(absl::StrCat(
       "the text of score function ", digest,
       " is not known to this engine; compiling needs it, a cached kernel does "
-      "not; give it to Engine::AddScoreFunction, or to the command with "
+      "not; add it to the engine, or give it to the command with "
       "--score FILE"));
 }
 
@@ -277,6 +277,7 @@ void Engine::LogSource(const KernelRequest& request, KernelSource source,
   const std::string line = absl::StrCat(
       source == KernelSource::kCompiled ? "compiled "
       : source == KernelSource::kDisk   ? "loaded from a cache folder "
+      : source == KernelSource::kWaited ? "waited for another thread's "
                                         : "found in memory ",
       KeyText(request.key), " in ", milliseconds, " ms");
   if (options_.log) return options_.log(line);
@@ -291,10 +292,9 @@ absl::StatusOr<std::shared_ptr<const Entry>> Engine::Fetch(
                    store_->Get(request, &from));
   LogSource(request, from, MillisecondsSince(start));
   if (source != nullptr) *source = from;
-  if (from == KernelSource::kDisk) {
-    std::lock_guard lock(mutex_);
-    ++statistics_.disk_hits;
-  }
+  std::lock_guard lock(mutex_);
+  statistics_.disk_hits += from == KernelSource::kDisk;
+  statistics_.waits += from == KernelSource::kWaited;
   return entry;
 }
 

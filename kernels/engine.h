@@ -78,7 +78,9 @@ struct EngineStatistics {
   int64_t compiles = 0;     // this engine's, failed ones included
   int64_t disk_hits = 0;    // kernels loaded from a cache folder
   int64_t memory_hits = 0;  // Prepare calls that found a loaded kernel
-  double compile_ms = 0;    // summed over threads
+  // Calls that got a kernel which another thread was compiling or reading.
+  int64_t waits = 0;
+  double compile_ms = 0;  // summed over threads
   double load_ms = 0;
 };
 

@@ -13,7 +13,7 @@ absl::Status RunExtend(const PreparedKernel& kernel, const ExtendParams& params,
   if (spec.kernel != KernelKind::kExtend) {
     return absl::InvalidArgumentError(
         absl::StrCat("extend: the kernel is ", spec.Text(),
-                     "; RunExtend runs extend kernels; prepare an extend "
+                     "; only extend kernels extend; prepare an extend "
                      "spec"));
   }
   AttentionArgs args = params.args;

@@ -40,7 +40,7 @@ absl::Status RunGather(const PreparedKernel& kernel, GatherArgs args,
   if (spec.kernel != KernelKind::kGather) {
     return absl::InvalidArgumentError(
         absl::StrCat("gather: the kernel is ", spec.Text(),
-                     "; RunGather runs gather kernels; prepare a gather spec"));
+                     "; only gather kernels gather; prepare a gather spec"));
   }
   RETURN_IF_ERROR(CheckCount("gather", "num_rows", args.num_rows));
   RETURN_IF_ERROR(CheckCount("gather", "num_kv_heads", args.num_kv_heads));

@@ -23,6 +23,7 @@
 #include "runtime/base/digest.h"
 #include "runtime/base/file.h"
 #include "runtime/base/knobs.h"
+#include "runtime/base/shown.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/cuda/nvrtc_compiler.h"
 #include "runtime/host/clang_compiler.h"
@@ -76,7 +77,7 @@ absl::StatusOr<Job> Resolve(const kvforge_jit_request& request) {
   const std::string target = request.target;
   if (target != "cuda" && target != "host") {
     return absl::InvalidArgumentError(
-        absl::StrCat("target '", target,
+        absl::StrCat("target '", Shown(target),
                      "' is unknown; cuda and host are supported; use one of "
                      "these"));
   }
@@ -191,11 +192,18 @@ absl::Status CheckModel(const Job& job, const KernelText& text,
 
 absl::Status Dump(const Job& job, const KernelText& text, const Built& built) {
   if (job.dump_dir.empty()) return absl::OkStatus();
-  RETURN_IF_ERROR(MakeFolders(job.dump_dir));
   const std::string stem = absl::StrCat(job.dump_dir, "/", FileStem(job));
-  RETURN_IF_ERROR(WriteFileAtomically(stem + ".cu", text.source));
-  return WriteFileAtomically(stem + (job.host ? ".o" : ".cubin"),
-                             built.payload);
+  absl::Status status = MakeFolders(job.dump_dir);
+  if (status.ok()) status = WriteFileAtomically(stem + ".cu", text.source);
+  if (status.ok()) {
+    status =
+        WriteFileAtomically(stem + (job.host ? ".o" : ".cubin"), built.payload);
+  }
+  if (status.ok()) return status;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "dump folder ", Shown(job.dump_dir), ": ", status.message(),
+      "; texts and payloads of compiles go to a folder that can be made and "
+      "written to; correct dump_dir (KVFORGE_DUMP_DIR) or leave it empty"));
 }
 
 std::string TextDigest(const KernelText& text,

@@ -12,7 +12,7 @@ absl::Status RunMerge(const PreparedKernel& kernel, const MergeArgs& args,
   if (spec.kernel != KernelKind::kMerge) {
     return absl::InvalidArgumentError(
         absl::StrCat("merge: the kernel is ", spec.Text(),
-                     "; RunMerge runs merge kernels; prepare a merge spec"));
+                     "; only merge kernels merge; prepare a merge spec"));
   }
   RETURN_IF_ERROR(CheckCount("merge", "rows", args.rows));
   RETURN_IF_ERROR(CheckCount("merge", "heads", args.heads));

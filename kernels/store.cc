@@ -70,7 +70,7 @@ absl::Status RunStore(const PreparedKernel& kernel, StoreArgs args,
   if (spec.kernel != KernelKind::kStore) {
     return absl::InvalidArgumentError(
         absl::StrCat("store: the kernel is ", spec.Text(),
-                     "; RunStore runs store kernels; prepare a store spec"));
+                     "; only store kernels store; prepare a store spec"));
   }
   RETURN_IF_ERROR(CheckCount("store", "num_tokens", args.num_tokens));
   RETURN_IF_ERROR(CheckCount("store", "num_kv_heads", args.num_kv_heads));

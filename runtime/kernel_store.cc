@@ -19,7 +19,6 @@ struct KernelStore::Flight {
   absl::StatusOr<SharedEntry> result = absl::InternalError(
       "kernel store: the thread that fetched this kernel ended with an "
       "exception, such as of memory that ran out; ask for it again");
-  KernelSource source = KernelSource::kCompiled;
 };
 
 KernelStore::KernelStore(KernelStoreOptions options)
@@ -70,7 +69,7 @@ absl::StatusOr<KernelStore::SharedEntry> KernelStore::Get(
     if (slot != nullptr) {
       flight = slot;
       flight->landed_cv.wait(lock, [&flight] { return flight->landed; });
-      *source = flight->source;
+      *source = KernelSource::kWaited;
       return flight->result;
     }
     flight = slot = std::make_shared<Flight>();
@@ -86,7 +85,6 @@ absl::StatusOr<KernelStore::SharedEntry> KernelStore::Get(
   const std::lock_guard<std::mutex> lock(mutex_);
   if (result.ok()) Remember(digest, *result);
   flight->result = result;
-  flight->source = *source;
   return result;
 }
 

@@ -27,7 +27,8 @@ struct KernelRequest {
   std::string target;  // "cuda" or "host"
 };
 
-enum class KernelSource { kMemory, kDisk, kCompiled };
+// kWaited: another thread of the process was fetching or compiling it.
+enum class KernelSource { kMemory, kDisk, kCompiled, kWaited };
 
 // Compiles a request. Called from the thread that asked, at most once at a time
 // for one key; must be thread safe. The store sets the entry's key.

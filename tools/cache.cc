@@ -1,5 +1,8 @@
 // `kvforge cache`, `verify` and `why-miss`: care of folders of compiled
 // kernels.
+#include <errno.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -7,7 +10,9 @@
 #include "absl/time/time.h"
 #include "compiler/tile/tile_selector.h"
 #include "runtime/base/digest.h"
+#include "runtime/base/file.h"
 #include "runtime/base/knobs.h"
+#include "runtime/base/shown.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/cache/disk_cache.h"
 #include "runtime/cache/why_miss.h"
@@ -31,6 +36,7 @@ struct CacheFlags {
 
 absl::StatusOr<DiskCacheOptions> OptionsOf(const std::string& folder) {
   if (!folder.empty()) {
+    RETURN_IF_ERROR(CheckCacheFolder(folder));
     DiskCacheOptions options;
     options.roots = {{folder, false}};
     return options;
@@ -135,6 +141,13 @@ int ImportCache(const CacheFlags& flags) {
 // Every entry is whole, and those of the folder's manifests are there with the
 // recorded payload.
 int Verify(const CacheFlags& flags) {
+  if (access(flags.cache.c_str(), F_OK) != 0) {
+    return Fail(FileError(errno, "verify: cannot open", Shown(flags.cache)),
+                kExitFailed);
+  }
+  if (const absl::Status folder = CheckCacheFolder(flags.cache); !folder.ok()) {
+    return Fail(folder);
+  }
   DiskCacheOptions options;
   options.roots = {{flags.cache, false}};
   const absl::StatusOr<std::vector<PrimedKernel>> primed =
@@ -149,6 +162,12 @@ int Verify(const CacheFlags& flags) {
       continue;
     }
     digests[KeyDigest(listed.entry->key)] = Sha256Hex(listed.entry->payload);
+  }
+  if (digests.empty() && primed->empty() && problems.empty()) {
+    problems.push_back(
+        absl::StrCat(flags.cache,
+                     ": neither an entry nor a manifest; nothing was primed "
+                     "into this folder"));
   }
   for (const PrimedKernel& kernel : *primed) {
     const auto entry = digests.find(kernel.key);
@@ -256,9 +275,7 @@ void AddVerify(CLI::App& app, Command& command) {
   auto flags = std::make_shared<CacheFlags>();
   CLI::App* verify = app.add_subcommand(
       "verify", "Checks every entry and the manifest of a primed folder");
-  verify->add_option("folder", flags->cache, "Folder")
-      ->required()
-      ->check(CLI::ExistingDirectory);
+  verify->add_option("folder", flags->cache, "Folder")->required();
   verify->add_flag("--json", flags->json, "Print JSON");
   verify->callback(
       [&command, flags] { command = [flags] { return Verify(*flags); }; });

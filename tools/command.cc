@@ -16,6 +16,7 @@
 #include "compiler/tile/tile.h"
 #include "runtime/base/file.h"
 #include "runtime/base/knobs.h"
+#include "runtime/base/shown.h"
 #include "runtime/base/status_macros.h"
 
 namespace kvforge {
@@ -43,6 +44,19 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags) {
   AddCompileFlags(app, flags);
 }
 
+absl::Status CheckCacheFolder(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status found =
+      std::filesystem::status(path, error);
+  if (!std::filesystem::exists(found) || std::filesystem::is_directory(found)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(Shown(path),
+                   " is a file; compiled kernels lie in a folder; name one "
+                   "that is there, or a new one"));
+}
+
 absl::StatusOr<EngineOptions> OptionsFromFlags(const EngineFlags& flags) {
   ASSIGN_OR_RETURN(EngineOptions options, EngineOptionsFromEnvironment());
   options.target =
@@ -52,6 +66,7 @@ absl::StatusOr<EngineOptions> OptionsFromFlags(const EngineFlags& flags) {
   options.seed = flags.seed;
   if (flags.strict) options.strict = true;
   if (!flags.cache.empty()) {
+    RETURN_IF_ERROR(CheckCacheFolder(flags.cache));
     ASSIGN_OR_RETURN(const Knobs knobs, EnvironmentKnobs());
     const std::vector<std::string>& trusted = knobs.trusted_cache_dirs;
     options.cache_roots = {
@@ -133,8 +148,13 @@ absl::StatusOr<std::vector<SpecLine>> ReadSpecs(
     const absl::StatusOr<std::string> text = ReadFile(argument);
     if (!text.ok()) {
       // A SPEC has a '/', and so may a path: it is a SPEC if it parses.
-      RETURN_IF_ERROR(add(argument, "", ""));
-      continue;
+      const absl::Status added = add(argument, "", "");
+      if (added.ok()) continue;
+      return absl::Status(
+          added.code(),
+          absl::StrCat("'", Shown(argument), "' is neither a file nor a SPEC: ",
+                       text.status().message(),
+                       "; as a SPEC: ", added.message()));
     }
     int number = 0;
     for (absl::string_view line : absl::StrSplit(*text, '\n')) {

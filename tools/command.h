@@ -44,6 +44,9 @@ struct EngineFlags {
 void AddCompileFlags(CLI::App& app, EngineFlags& flags);
 void AddEngineFlags(CLI::App& app, EngineFlags& flags);
 
+// kInvalidArgument for a path that is there and no folder.
+absl::Status CheckCacheFolder(const std::string& path);
+
 // The environment's options with the flags on top; log lines go to stderr.
 absl::StatusOr<EngineOptions> OptionsFromFlags(const EngineFlags& flags);
 absl::StatusOr<std::unique_ptr<Engine>> EngineFromFlags(

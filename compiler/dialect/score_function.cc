@@ -23,8 +23,8 @@ namespace kvforge {
 namespace {
 
 constexpr size_t kMaxTextBytes = size_t{64} << 10;
-// MLIR's parser recurses for each that opens.
-constexpr int kMaxParentheses = 2048;
+// MLIR's parser and printer recurse for each that is open.
+constexpr int kMaxNesting = 256;  // parentheses in each other
 constexpr int kMaxBraces = 16;
 constexpr char kFunctionName[] = "score";
 constexpr char kForm[] =
@@ -78,7 +78,7 @@ absl::Status CheckWords(absl::string_view text) {
                    absl::StrCat("up to ", kMaxTextBytes), "shorten it");
   }
   int line = 1;
-  int parentheses = 0;
+  int nesting = 0;
   int braces = 0;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -101,13 +101,14 @@ absl::Status CheckWords(absl::string_view text) {
       RETURN_IF_ERROR(CheckWord(text.substr(begin, i + 1 - begin), line));
       continue;
     }
-    parentheses += c == '(';
+    if (c == '(') ++nesting;
+    if (c == ')' && nesting > 0) --nesting;
     braces += c == '{';
-    if (parentheses > kMaxParentheses || braces > kMaxBraces) {
-      return Invalid(
-          absl::StrCat("line ", line, ": too many brackets"),
-          absl::StrCat(kMaxParentheses, " '(' and ", kMaxBraces, " '{'"),
-          "simplify it");
+    if (nesting > kMaxNesting || braces > kMaxBraces) {
+      return Invalid(absl::StrCat("line ", line, ": too many brackets"),
+                     absl::StrCat(kMaxNesting, " '(' in each other and ",
+                                  kMaxBraces, " '{'"),
+                     "simplify it");
     }
     if (!absl::StrContains(" \t\r\n(){}:,=->+", absl::string_view(&c, 1))) {
       return Invalid(

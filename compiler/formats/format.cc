@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/shown.h"
 
 namespace kvforge {
 namespace {
@@ -62,7 +63,7 @@ absl::StatusOr<const KvFormat*> FindFormat(absl::string_view name) {
     if (format.name == name) return &format;
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "format '", name, "' does not exist; the formats are ",
+      "format '", Shown(name), "' does not exist; the formats are ",
       FormatNames(/*served_only=*/false), "; kernels are generated for ",
       FormatNames(/*served_only=*/true), ": use one of these"));
 }

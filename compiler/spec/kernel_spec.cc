@@ -7,12 +7,12 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/shown.h"
 #include "runtime/base/status_macros.h"
 
 namespace kvforge {
 namespace {
 
-constexpr int kMaxPageSize = 65536;
 constexpr int kMaxSparseBlock = 65536;
 
 absl::Status Invalid(absl::string_view asked, absl::string_view supported,
@@ -87,7 +87,7 @@ bool IsScoreDigest(absl::string_view text) {
 absl::Status ValidateScore(const KernelSpec& spec) {
   if (spec.score.empty()) return absl::OkStatus();
   if (!IsScoreDigest(spec.score)) {
-    return Invalid(absl::StrCat("score '", spec.score, "'"),
+    return Invalid(absl::StrCat("score '", Shown(spec.score), "'"),
                    absl::StrCat("the digest of a score function, ",
                                 kScoreDigits, " digits 0-9a-f"),
                    "take what `kvforge score FILE` prints");
@@ -210,9 +210,9 @@ absl::StatusOr<DType> ParseDType(absl::string_view name) {
   for (DType type : {DType::kF32, DType::kBf16, DType::kF16}) {
     if (DTypeName(type) == name) return type;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("type '", name, "' is not known; supported: bf16, f16, f32",
-                   "; convert to one of these"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "type '", Shown(name), "' is not known; supported: bf16, f16, f32",
+      "; convert to one of these"));
 }
 
 }  // namespace kvforge

@@ -26,6 +26,7 @@ enum class MaskKind { kCausal, kFull, kCustom };
 enum class SlotOrder { kNhd, kHnd };
 
 inline constexpr int kMaxGroup = 128;        // q heads per kv head
+inline constexpr int kMaxPageSize = 65536;   // tokens
 inline constexpr int kMaxDecodeTokens = 16;  // q_max's upper end
 inline constexpr int kScoreDigits = 32;      // of a score function's digest
 

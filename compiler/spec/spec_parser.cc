@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "compiler/spec/kernel_spec.h"
+#include "runtime/base/shown.h"
 #include "runtime/base/status_macros.h"
 
 namespace kvforge {
@@ -52,15 +53,17 @@ absl::Span<const absl::string_view> ServedKeys(KernelKind kernel) {
 
 absl::Status Invalid(absl::string_view text, absl::string_view asked,
                      absl::string_view supported, absl::string_view advice) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "SPEC '", text, "': ", asked, "; supported: ", supported, "; ", advice));
+  return absl::InvalidArgumentError(
+      absl::StrCat("SPEC '", Shown(text), "': ", asked,
+                   "; supported: ", supported, "; ", advice));
 }
 
 absl::Status NotServed(absl::string_view text, absl::string_view asked,
                        absl::string_view supported) {
   return absl::UnimplementedError(absl::StrCat(
-      "SPEC '", text, "': ", asked, " is named but not served in this version",
-      "; served: ", supported, "; leave it out or choose one of these"));
+      "SPEC '", Shown(text), "': ", asked,
+      " is named but not served in this version", "; served: ", supported,
+      "; leave it out or choose one of these"));
 }
 
 // Digits only: no sign, no space, no more than an int holds.
@@ -72,7 +75,8 @@ absl::StatusOr<int> ParseNumber(absl::string_view text, absl::string_view part,
       std::from_chars(digits.data(), end, value);
   if (digits.empty() || digits[0] == '-' || result.ec != std::errc() ||
       result.ptr != end) {
-    return Invalid(text, absl::StrCat("'", part, "' has no number it can use"),
+    return Invalid(text,
+                   absl::StrCat("'", Shown(part), "' has no number it can use"),
                    "decimal digits, 0 to 2147483647", "correct the number");
   }
   return value;
@@ -84,11 +88,11 @@ absl::StatusOr<int> ParsePrefixed(absl::string_view text,
                                   absl::string_view prefix) {
   absl::string_view digits = part;
   if (!absl::ConsumePrefix(&digits, prefix)) {
-    return Invalid(
-        text,
-        absl::StrCat("'", part, "' stands where ", prefix, "NUMBER belongs"),
-        absl::StrCat(kAttentionForm, " and ", kMergeForm),
-        "write the parts in this order");
+    return Invalid(text,
+                   absl::StrCat("'", Shown(part), "' stands where ", prefix,
+                                "NUMBER belongs"),
+                   absl::StrCat(kAttentionForm, " and ", kMergeForm),
+                   "write the parts in this order");
   }
   return ParseNumber(text, part, digits);
 }
@@ -102,9 +106,9 @@ absl::StatusOr<float> ParseSoftcap(absl::string_view text,
       std::from_chars(number.data(), end, value);
   if (number.empty() || number[0] == '-' || result.ec != std::errc() ||
       result.ptr != end || !std::isfinite(value)) {
-    return Invalid(text, absl::StrCat("'", part, "' has no number it can use"),
-                   "0 (none) or a positive finite f32, such as 30",
-                   "correct the number");
+    return Invalid(
+        text, absl::StrCat("'", Shown(part), "' has no number it can use"),
+        "0 (none) or a positive finite f32, such as 30", "correct the number");
   }
   return value;
 }
@@ -116,7 +120,7 @@ absl::StatusOr<Enum> ParseChoice(
   for (const auto& [name, choice] : choices) {
     if (value == name) return choice;
   }
-  return Invalid(text, absl::StrCat("'", part, "' has an unknown value"),
+  return Invalid(text, absl::StrCat("'", Shown(part), "' has an unknown value"),
                  absl::StrJoin(choices, ", ",
                                [](std::string* out, const auto& choice) {
                                  absl::StrAppend(out, choice.first);
@@ -133,15 +137,16 @@ absl::Status CheckKey(const KernelSpec& spec, absl::string_view text,
                      : absl::StrCat(KernelName(spec.kernel), " takes the keys ",
                                     absl::StrJoin(served, ", "));
   if (absl::c_linear_search(kUnservedKeys, key)) {
-    return NotServed(text, absl::StrCat("key '", key, "'"), keys);
+    return NotServed(text, absl::StrCat("key '", Shown(key), "'"), keys);
   }
   const bool of_another_kernel = absl::c_linear_search(kDecodeKeys, key);
-  return Invalid(text,
-                 of_another_kernel
-                     ? absl::StrCat("key '", key, "' does not belong to ",
-                                    KernelName(spec.kernel))
-                     : absl::StrCat("key '", key, "' is unknown"),
-                 keys, "leave it out");
+  return Invalid(
+      text,
+      of_another_kernel
+          ? absl::StrCat("key '", Shown(key), "' does not belong to ",
+                         KernelName(spec.kernel))
+          : absl::StrCat("key '", Shown(key), "' is unknown"),
+      keys, "leave it out");
 }
 
 // Reads "key=value"; `sinks` alone means sinks=1, and `alibi` alone alibi=1.
@@ -151,13 +156,13 @@ absl::Status ParseKey(absl::string_view text, absl::string_view part,
   const absl::string_view key = part.substr(0, equals);
   RETURN_IF_ERROR(CheckKey(spec, text, key));
   if (absl::c_linear_search(seen, key)) {
-    return Invalid(text, absl::StrCat("key '", key, "' is given twice"),
+    return Invalid(text, absl::StrCat("key '", Shown(key), "' is given twice"),
                    "each key once", "keep one of the two");
   }
   seen.push_back(key);
   const bool has_value = equals != absl::string_view::npos;
   if (!has_value && key != "sinks" && key != "alibi") {
-    return Invalid(text, absl::StrCat("key '", key, "' has no value"),
+    return Invalid(text, absl::StrCat("key '", Shown(key), "' has no value"),
                    absl::StrCat(key, "=VALUE"), "give it a value");
   }
   const absl::string_view value = has_value ? part.substr(equals + 1) : "1";
@@ -212,7 +217,7 @@ absl::StatusOr<KernelKind> ParseKernel(absl::string_view text,
         KernelKind::kMerge, KernelKind::kGather}) {
     if (KernelName(kernel) == name) return kernel;
   }
-  return Invalid(text, absl::StrCat("kernel '", name, "' is unknown"),
+  return Invalid(text, absl::StrCat("kernel '", Shown(name), "' is unknown"),
                  "store, decode, extend, merge, gather",
                  "begin with one of these");
 }

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/shown.h"
 
 namespace kvforge {
 namespace {
@@ -30,9 +31,9 @@ absl::StatusOr<const GpuTarget*> FindTarget(absl::string_view name) {
     }
     return &target;
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "GPU '", name, "' is not in the table; served GPUs: ", ServedNames(),
-      "; use one of these"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("GPU '", Shown(name), "' is not in the table; served GPUs: ",
+                   ServedNames(), "; use one of these"));
 }
 
 const GpuTarget& TargetForComputeCapability(int compute_capability) {

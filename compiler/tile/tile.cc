@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "runtime/base/shown.h"
 
 namespace kvforge {
 namespace {
@@ -44,7 +45,7 @@ absl::StatusOr<Tile> ParseTile(absl::string_view text) {
     }
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "tile '", text,
+      "tile '", Shown(text),
       "' cannot be read; supported: "
       "BLOCK_MxBLOCK_N/STAGES/WARPS, such as 128x64/2/8, each at most ",
       kMaxNumber, ", and /", kWarpgroups,

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "runtime/base/shown.h"
 #include "runtime/base/status_macros.h"
 
 namespace kvforge {
@@ -53,7 +54,7 @@ absl::StatusOr<int64_t> ParseByteCount(absl::string_view value) {
   if (!absl::SimpleAtoi(digits, &count) || count < 0 ||
       count > std::numeric_limits<int64_t>::max() >> shift) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "KVFORGE_CACHE_BYTES = \"", value,
+        "KVFORGE_CACHE_BYTES = \"", Shown(value),
         "\" is not a number of bytes; supported: a number that is not "
         "negative, with an optional K, M or G; set it to 2G or unset it"));
   }
@@ -76,7 +77,7 @@ absl::StatusOr<Knobs> ParseKnobs(const VariableLookup& lookup) {
   const std::string recompile = text("KVFORGE_RECOMPILE");
   if (!recompile.empty() && recompile != "0" && recompile != "1") {
     return absl::InvalidArgumentError(absl::StrCat(
-        "KVFORGE_RECOMPILE = \"", recompile,
+        "KVFORGE_RECOMPILE = \"", Shown(recompile),
         "\" is neither 0 nor 1; set it to 1 to ignore entries on disk, or "
         "unset it"));
   }
@@ -85,7 +86,7 @@ absl::StatusOr<Knobs> ParseKnobs(const VariableLookup& lookup) {
     if (!absl::SimpleAtoi(value, &knobs.verbose) || knobs.verbose < 0 ||
         knobs.verbose > 2) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "KVFORGE_VERBOSE = \"", value,
+          "KVFORGE_VERBOSE = \"", Shown(value),
           "\" is not a level; supported: 0, 1, 2; set one of them or unset "
           "it"));
     }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "runtime/base/shown.h"
 
 namespace kvforge {
 namespace {
@@ -44,7 +45,7 @@ absl::StatusOr<TuneShape> ParseShape(absl::string_view text) {
     return shape;
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "shape '", text,
+      "shape '", Shown(text),
       "' cannot be read; supported: bBATCH/hKV_HEADS/qTOKENS/kvTOKENS, each at "
       "least 1, with no more query tokens than cached ones, such as "
       "b64/h8/q1/kv8192; write it in this form"));

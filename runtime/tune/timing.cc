@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "runtime/base/shown.h"
 
 namespace kvforge {
 namespace {
@@ -20,7 +21,7 @@ constexpr absl::string_view kVerdictNames[] = {"timed", "checked", "spills",
 
 absl::Status NoCandidate(absl::string_view text) {
   return absl::InvalidArgumentError(absl::StrCat(
-      "candidate '", text,
+      "candidate '", Shown(text),
       "' cannot be read; supported: TILE or TILE grid=BLOCKSxHEADS, such as "
       "8x128/4/8 grid=264x4; tune again to have it written anew"));
 }
@@ -38,7 +39,7 @@ absl::StatusOr<TuneVerdict> ParseVerdict(absl::string_view name) {
     return static_cast<TuneVerdict>(found - std::begin(kVerdictNames));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("verdict '", name,
+      absl::StrCat("verdict '", Shown(name),
                    "' is none of timed, checked, spills, wrong and failed; "
                    "the table is of another version: use a new file"));
 }

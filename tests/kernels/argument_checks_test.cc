@@ -392,7 +392,7 @@ TEST(Decode, RefusesGridAndWorkspace) {
   params.grid.blocks = 0;
   EXPECT_EQ(RunDecode(*kernel, params, nullptr).message(),
             "decode: grid.blocks = 0 is out of range; 1 to 65536 are "
-            "supported; take it from ChooseDecodeGrid");
+            "supported; take the grid that the library chooses");
   params.grid.blocks = 3;
   for (const int heads : {0, 3, 4, 16}) {  // of 2 kv heads
     params.grid.heads_per_block = heads;
@@ -415,12 +415,13 @@ TEST(Decode, RefusesGridAndWorkspace) {
   EXPECT_EQ(DecodeWorkspaceBytes(*kernel, params.grid), 16 + 3 * 2 * 4160);
   EXPECT_EQ(RunDecode(*kernel, params, nullptr).message(),
             "decode: the workspace has 64 bytes; 3 blocks of 2 kv heads need "
-            "24976; allocate DecodeWorkspaceBytes, or use fewer blocks");
+            "24976; allocate as many bytes as the library computes for this "
+            "grid, or use fewer blocks");
   EXPECT_EQ(DecodeWorkspaceBytes(*kernel, {}), 0);
   EXPECT_EQ(
       RunDecode(*bench.Kernel(KernelKind::kExtend), params, nullptr).message(),
       "decode: the kernel is extend/e4m3_row/d64/g2/page16/bf16; "
-      "RunDecode runs decode kernels; prepare a decode spec");
+      "only decode kernels decode; prepare a decode spec");
 }
 
 TEST(Merge, RefusesNoStates) {

@@ -11,12 +11,18 @@
 namespace kvforge {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Lt;
+using ::testing::Not;
 
 void ExpectError(int status, int expected, const char* message) {
   EXPECT_STREQ(kvforge_status_name(status), kvforge_status_name(expected))
       << kvforge_last_error();
   EXPECT_THAT(kvforge_last_error(), HasSubstr(message));
+  // Names of the C++ interface mean nothing to a user of this one.
+  EXPECT_THAT(kvforge_last_error(), Not(ContainsRegex("[A-Za-z]::[A-Z]")));
+  EXPECT_THAT(kvforge_last_error(), Not(ContainsRegex("[A-Z][a-z]+[A-Z]")));
 }
 
 void ExpectInvalid(int status, const char* message) {
@@ -250,6 +256,42 @@ TEST(CApiErrors, NoCompiler) {
               KVFORGE_UNAVAILABLE, "/no/such/libkvforge_jit.so");
 }
 
+TEST(CApiErrors, ScoreFunctionWithoutItsText) {
+  kvforge_kernel* kernel = nullptr;
+  ExpectError(kvforge_prepare(SharedEngine().get(),
+                              "decode/bf16/d64/g4/page16/bf16/"
+                              "score=00000000000000000000000000000000",
+                              &kernel),
+              KVFORGE_NOT_FOUND, "add it to the engine");
+}
+
+TEST(CApiErrors, ADumpFolderThatCannotBeMade) {
+  auto options = Sized<kvforge_engine_options>();
+  options.dump_dir = "/proc/no/such";
+  const CEngine engine = Create(options);
+  kvforge_kernel* kernel = nullptr;
+  ExpectError(kvforge_prepare(engine.get(), "merge/d64/f32", &kernel),
+              KVFORGE_FAILED_PRECONDITION,
+              "dump folder /proc/no/such: cannot make folder");
+}
+
+TEST(CApiErrors, LongTextsAreNotRepeatedWhole) {
+  const std::string text(1 << 20, 'x');
+  kvforge_kernel* kernel = nullptr;
+  for (const std::string& spec :
+       {text, "decode/" + text, "decode/bf16/d64/g4/page16/bf16/" + text,
+        "decode/bf16/d64/g4/page16/bf16/score=" + text,
+        "decode/bf16/d64/g4/page16/bf16/mask=" + text,
+        "decode/bf16/" + text + "/g4/page16/bf16"}) {
+    ExpectInvalid(kvforge_prepare(SharedEngine().get(), spec.c_str(), &kernel),
+                  "... (10");
+    EXPECT_THAT(std::strlen(kvforge_last_error()), Lt(2000u));
+  }
+  ExpectInvalid(kvforge_check_spec("merge/d64/f32", text.c_str()),
+                "... (1048576 bytes)");
+  EXPECT_THAT(std::strlen(kvforge_last_error()), Lt(2000u));
+}
+
 TEST(CApiErrors, ScoreFunctionThatIsNone) {
   char digest[KVFORGE_SCORE_DIGEST_BYTES];
   const char text[] = "no function\0 at all";
@@ -277,7 +319,12 @@ TEST(CApiErrors, Geometry) {
       {[](auto& g) { g.head_dim = -64; }, "head_dim"},
       {[](auto& g) { g.v_head_dim = 65; }, "65"},
       {[](auto& g) { g.num_kv_heads = 0; }, "num_kv_heads = 0"},
-      {[](auto& g) { g.num_kv_heads = g.page_size = INT32_MAX; }, "a page of"},
+      {[](auto& g) {
+         g.num_kv_heads = INT32_MAX;
+         g.page_size = 65536;
+       },
+       "a page of"},
+      {[](auto& g) { g.page_size = 65537; }, "page_size = 65537"},
       {[](auto& g) { g.page_size = INT32_MIN; }, "page_size = -2147483648"},
       {[](auto& g) { g.order = 2; }, "geometry.order = 2 is out of range"},
       {[](auto& g) { g.interleaved = -1; }, "geometry.interleaved = -1"},

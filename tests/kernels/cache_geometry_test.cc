@@ -122,13 +122,25 @@ TEST(CacheGeometry, RefusesWhatItCannotSize) {
   geometry.v_format = nullptr;
   EXPECT_EQ(CheckGeometry(geometry).message(),
             "cache geometry: v_format is null; it must be a row of the format "
-            "table; take it from FindFormat");
+            "table; look it up by its name");
+}
+
+TEST(CacheGeometry, RefusesThePageSizesThatASpecRefuses) {
+  CacheGeometry geometry = Geometry("bf16", "bf16", 128, 128, 8, kMaxPageSize);
+  EXPECT_TRUE(CheckGeometry(geometry).ok()) << CheckGeometry(geometry);
+  EXPECT_TRUE(ParseSpec("store/bf16/d128/g1/page65536/bf16").ok());
+  geometry.page_size = kMaxPageSize + 1;
+  EXPECT_EQ(CheckGeometry(geometry).message(),
+            "cache geometry: page_size = 65537 is out of range; 1 to 65536 "
+            "tokens are supported, as in a SPEC; choose a page size in this "
+            "range");
+  EXPECT_FALSE(ParseSpec("store/bf16/d128/g1/page65537/bf16").ok());
 }
 
 TEST(CacheGeometry, RefusesPagesWhoseBytesOverflow) {
-  CacheGeometry geometry = Geometry("bf16", "bf16", 128, 128, 1 << 30, 1 << 30);
+  CacheGeometry geometry = Geometry("bf16", "bf16", 128, 128, 1 << 30, 65536);
   EXPECT_EQ(CheckGeometry(geometry).message(),
-            "cache geometry: a page of 1073741824 tokens and 1073741824 kv "
+            "cache geometry: a page of 65536 tokens and 1073741824 kv "
             "heads, page_pad_bytes = 0, first_page_byte = 0; up to 4294967296 "
             "rows a page and 17592186044416 bytes of padding are supported; "
             "set them from the model's configuration");

@@ -279,8 +279,8 @@ TEST(Gather, RefusesByName) {
               HasSubstr("gather: num_rows = -1 is negative"));
   GatherArgs args = {};
   EXPECT_EQ(RunGather(*Prepared("merge/d64/f32"), args, nullptr).message(),
-            "gather: the kernel is merge/d64/f32; RunGather runs gather "
-            "kernels; prepare a gather spec");
+            "gather: the kernel is merge/d64/f32; only gather kernels "
+            "gather; prepare a gather spec");
 }
 
 }  // namespace

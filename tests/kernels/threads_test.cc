@@ -53,6 +53,21 @@ TEST(Threads, EnginesComeAndGoInEachOfThem) {
   });
 }
 
+TEST(Threads, StatisticsTellCompilesFromWaiting) {
+  EngineOptions options = *EngineOptionsFromEnvironment();
+  options.cache_roots.clear();
+  absl::StatusOr<std::unique_ptr<Engine>> engine =
+      Engine::Create(std::move(options));
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const KernelSpec spec = *ParseSpec("merge/d64/f32");
+  OnThreads([&](int) { KVFORGE_EXPECT_OK((*engine)->Prepare(spec).status()); });
+  const EngineStatistics statistics = (*engine)->statistics();
+  EXPECT_EQ(statistics.compiles, 1);
+  EXPECT_EQ(statistics.disk_hits, 0);
+  EXPECT_GT(statistics.waits, 0);
+  EXPECT_LE(statistics.waits + statistics.memory_hits, kThreads - 1);
+}
+
 TEST(PreparedKernel, RunsAfterItsEngineIsGone) {
   Bench bench(Generated(SmallCase(0)));
   bench.Store();

@@ -2,6 +2,7 @@
 // allowed and what to do, whatever the bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <random>
 #include <string>
@@ -13,6 +14,7 @@ namespace kvforge {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr char kHead[] =
     "func.func @f(%s: f32, %i: i32, %j: i32, %h: i32) -> f32 {\n";
@@ -57,7 +59,33 @@ INSTANTIATE_TEST_SUITE_P(
                 "line 2: 'f80' is no word"},
         BadText{std::string(1 << 17, ' '), "the text has 131072 bytes"},
         BadText{Repeated("module {\n", 17), "line 17: too many brackets"},
+        BadText{Repeated("(", 257) + Repeated(")", 257),
+                "too many brackets; supported: 256 '(' in each other"},
         BadText{Repeated("(", 5000), "too many brackets"}));
+
+// Function types in each other, as deep as they may be: parser and printer
+// recurse, here on a thread with a small stack.
+TEST(ScoreFunctionText, NestsNoDeeperThanASmallStackHolds) {
+  constexpr size_t kStackBytes = size_t{512} << 10;
+  pthread_attr_t attributes;
+  ASSERT_EQ(pthread_attr_init(&attributes), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&attributes, kStackBytes), 0);
+  pthread_t thread;
+  const auto read = [](void*) -> void* {
+    constexpr int kDeep = 255;  // and the parameters' own
+    const std::string text =
+        absl::StrCat("func.func @f(%s: ", Repeated("(", kDeep), "f32",
+                     Repeated(") -> f32", kDeep), ") -> f32 {\n}");
+    const absl::Status status = ReadScoreFunction(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                Not(HasSubstr("too many brackets")));
+    return nullptr;
+  };
+  ASSERT_EQ(pthread_create(&thread, &attributes, read, nullptr), 0);
+  EXPECT_EQ(pthread_join(thread, nullptr), 0);
+  pthread_attr_destroy(&attributes);
+}
 
 INSTANTIATE_TEST_SUITE_P(
     Functions, BadScoreFunction,

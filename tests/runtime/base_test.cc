@@ -10,6 +10,7 @@
 #include "runtime/base/digest.h"
 #include "runtime/base/file.h"
 #include "runtime/base/knobs.h"
+#include "runtime/base/shown.h"
 #include "runtime/base/status_macros.h"
 #include "tests/runtime/temporary_folder.h"
 
@@ -49,6 +50,17 @@ TEST(Digest, PiecesGiveTheDigestOfTheWhole) {
     digest.Update(absl::string_view(text).substr(cut));
     ASSERT_EQ(digest.FinishHex(), whole) << "cut at " << cut;
   }
+}
+
+TEST(Shown, CutsLongTextsBetweenCharacters) {
+  const std::string whole(kMostShownBytes, 'x');
+  EXPECT_EQ(Shown(""), "");
+  EXPECT_EQ(Shown(whole), whole);
+  EXPECT_EQ(Shown(whole + "y"), whole + "... (201 bytes)");
+  // U+20AC has three bytes, of which one fits.
+  EXPECT_EQ(Shown(whole.substr(1) + "\xE2\x82\xAC"),
+            whole.substr(1) + "... (202 bytes)");
+  EXPECT_EQ(Shown(std::string(300, '\x80')), "... (300 bytes)");
 }
 
 TEST(File, WrittenFilesReadBackAndLeaveNoTemporary) {

@@ -107,6 +107,25 @@ TEST_F(KernelStoreTest, ThirtyTwoThreadsAndOneKeyMakeOneCompile) {
   EXPECT_EQ(store.compile_count(), 1);
 }
 
+// The compile ends once the other thread waits for it, or may: it can only be
+// asked for, not seen.
+TEST_F(KernelStoreTest, ThoseThatWaitForACompileDidNotFindItOnDisk) {
+  std::atomic<bool> compiling = false;
+  KernelStore store(Options([&](const KernelRequest& request) {
+    compiling = true;
+    absl::SleepFor(absl::Milliseconds(300));
+    return CompileSample(request);
+  }));
+  KernelSource first = KernelSource::kMemory;
+  std::thread compiler([&] { EXPECT_TRUE(store.Get(Request(), &first).ok()); });
+  while (!compiling) absl::SleepFor(absl::Milliseconds(1));
+  KernelSource second = KernelSource::kMemory;
+  EXPECT_TRUE(store.Get(Request(), &second).ok());
+  compiler.join();
+  EXPECT_EQ(first, KernelSource::kCompiled);
+  EXPECT_EQ(second, KernelSource::kWaited);
+}
+
 // Every compile waits until all eight have begun.
 TEST_F(KernelStoreTest, DistinctKeysCompileInParallel) {
   std::mutex mutex;

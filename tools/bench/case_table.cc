@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/shown.h"
 
 namespace kvforge::bench {
 namespace {
@@ -286,7 +287,7 @@ absl::StatusOr<std::vector<BenchCase>> SelectCases(
     }
     if (!any) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "bench: no case is called '", pattern,
+          "bench: no case is called '", Shown(pattern),
           "'; names, their beginnings up to a '/' and globs are accepted; "
           "`kvforge bench --list` prints the ",
           all.size(), " names"));
