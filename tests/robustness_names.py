@@ -25,7 +25,7 @@ parameters = {
         r"\bINSTANTIATE_TEST_SUITE_P\(\s*(\w+),\s*(\w+),", sources
     )
 }
-programs = set(re.findall(r"kvforge_test\((\w+)", lists))
+programs = set(re.findall(r"kvforge_(?:command_)?test\((\w+)", lists))
 programs |= set(re.findall(r"add_test\(NAME (\w+)", lists))
 # Those of functions that take the binary's name.
 programs |= set(re.findall(r"\b(\w+_test)\b", lists))

@@ -14,24 +14,24 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "compiler/tile/tile_selector.h"
 #include "kernels/decode.h"
 #include "runtime/base/file.h"
+#include "runtime/base/shown.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/tune/winners.h"
 #include "tools/command.h"
 #include "tools/model_specs.h"
 #include "tools/prime_manifest.h"
+#include "tools/prime_threads.h"
 #include "tools/progress.h"
 
 namespace kvforge {
 namespace {
-
-// What one compile may take at its peak: bounds the number of threads.
-constexpr int64_t kCompileBytes = int64_t{512} << 20;
 
 struct PrimeFlags {
   EngineFlags engine;
@@ -65,7 +65,7 @@ absl::StatusOr<Shard> ParseShard(const std::string& text) {
       !absl::SimpleAtoi(parts[1], &shard.count) || shard.index < 0 ||
       shard.index >= shard.count) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--shard ", text,
+        absl::StrCat("--shard ", Shown(text),
                      " is no part of a whole; i/n with 0 <= i < n is "
                      "supported; use 0/4 to 3/4 for four machines"));
   }
@@ -178,16 +178,6 @@ absl::StatusOr<ResolvedSpec> Resolve(const PrimeJob& job) {
     RETURN_IF_ERROR(CheckTile(resolved.spec, resolved.tile, *job.target.gpu));
   }
   return resolved;
-}
-
-int ThreadCount(int asked, size_t jobs) {
-  const int64_t cores = std::max(1u, std::thread::hardware_concurrency());
-  const int64_t free_bytes =
-      int64_t{sysconf(_SC_AVPHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  int64_t threads = asked > 0 ? asked : cores;
-  threads = std::min(threads, std::max<int64_t>(1, free_bytes / kCompileBytes));
-  return static_cast<int>(
-      std::clamp<int64_t>(threads, 1, std::max<size_t>(jobs, 1)));
 }
 
 struct PrimeOutcome {
@@ -330,6 +320,15 @@ absl::StatusOr<int> Prime(const PrimeFlags& flags) {
                    Engine::Create(std::move(options)));
   ASSIGN_OR_RETURN(const PrimePlan plan,
                    PlanJobs(with_winners, std::move(model), *engine));
+  if (plan.specs.empty()) {
+    return Fail(
+        absl::InvalidArgumentError(absl::StrCat(
+            "prime: ", Shown(absl::StrJoin(flags.specs, ", ")),
+            " names no SPEC; a manifest has one a line, such as "
+            "decode/e4m3_row/d128/g4/page16/bf16, and comments behind #; "
+            "nothing was compiled")),
+        kExitFailed);
+  }
   if (flags.dry_run) return ShowPlan(flags, plan);
   if (plan.model && !flags.json) {
     std::printf("%s%d SPECs\n", PlanText(*plan.model).c_str(),
@@ -339,7 +338,8 @@ absl::StatusOr<int> Prime(const PrimeFlags& flags) {
   RETURN_IF_ERROR(MakeFolders(flags.engine.cache));
   const absl::Time start = absl::Now();
   const PrimeOutcome outcome =
-      RunJobs(*engine, plan.jobs, ThreadCount(flags.threads, plan.jobs.size()));
+      RunJobs(*engine, plan.jobs,
+              PrimeThreads(flags.threads, plan.jobs.size(), ThisMachine()));
   std::string manifest = "manifest.json";
   if (!flags.shard.empty()) {
     ASSIGN_OR_RETURN(const Shard shard, ParseShard(flags.shard));
