@@ -236,8 +236,8 @@ TEST_F(StoreRefuses, OverlapInAPageCutShort) {
 TEST_F(StoreRefuses, AnotherKernel) {
   kernel_ = bench_.Kernel(KernelKind::kExtend);
   EXPECT_EQ(Message(),
-            "store: the kernel is extend/e4m3_row/d64/g2/page16/bf16; RunStore "
-            "runs store kernels; prepare a store spec");
+            "store: the kernel is extend/e4m3_row/d64/g2/page16/bf16; only "
+            "store kernels store; prepare a store spec");
 }
 
 TEST(Store, GivenScaleMustBePositive) {
