@@ -1,5 +1,6 @@
 #include "examples/engine/layer_kernels.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -35,6 +36,20 @@ constexpr KernelKind kKernels[] = {KernelKind::kStore, KernelKind::kExtend,
                                    KernelKind::kDecode};
 
 }  // namespace
+
+std::vector<KernelSpec> SpecsOf(const ModelConfig& config,
+                                const StepLimits& limits) {
+  std::vector<KernelSpec> specs;
+  for (int layer = 0; layer < config.num_layers(); ++layer) {
+    for (const KernelKind kernel : kKernels) {
+      const KernelSpec spec = SpecOf(kernel, config, layer, limits);
+      if (std::find(specs.begin(), specs.end(), spec) == specs.end()) {
+        specs.push_back(spec);
+      }
+    }
+  }
+  return specs;
+}
 
 absl::Status CheckServed(const Engine& engine, const ModelConfig& config,
                          const StepLimits& limits) {

@@ -30,6 +30,10 @@ struct LayerKernels {
   TargetBuffer workspace;
 };
 
+// What PrepareLayers prepares, each once: for `kvforge prime`.
+std::vector<KernelSpec> SpecsOf(const ModelConfig& config,
+                                const StepLimits& limits);
+
 // OK if the engine's GPU serves every kernel of every layer; else the first
 // refusal, with its layer. Compiles nothing.
 absl::Status CheckServed(const Engine& engine, const ModelConfig& config,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -29,6 +30,7 @@ struct Flags {
   std::string gpu = "sm_80";
   int device = 0;
   uint64_t seed = 1;
+  bool list_specs = false;
 };
 
 constexpr StepLimits kLimits = {.sequences = kSequences,
@@ -54,8 +56,8 @@ struct Comparison {
 
 void PrintReport(const ModelConfig& config, const MiniEngine& engine,
                  const Comparison& comparison) {
-  std::printf("%-14s%10s%14s%8s%10s\n", "pool of layers", "window", "bytes/token",
-              "pages", "most used");
+  std::printf("%-14s%10s%14s%8s%10s\n", "pool of layers", "window",
+              "bytes/token", "pages", "most used");
   for (size_t i = 0; i < engine.pools().size(); ++i) {
     const PoolPlan& plan = engine.pools()[i];
     std::printf("%-14s%10s%14d%8d%10d\n",
@@ -108,6 +110,21 @@ absl::StatusOr<Texts> RunBaseline(Engine& engine, const Flags& flags,
   return texts;
 }
 
+// One a line, of both runs: a manifest of `kvforge prime`.
+absl::Status ListSpecs(const Flags& flags) {
+  std::set<std::string> specs;
+  for (const std::string& dtype : {std::string("bf16"), flags.kv_cache_dtype}) {
+    ASSIGN_OR_RETURN(const ModelConfig config,
+                     ReadModelConfig(flags.model, dtype, kLimits.page_size));
+    for (const KernelSpec& spec : SpecsOf(config, kLimits)) {
+      specs.insert(spec.Text());
+    }
+  }
+  std::printf("%s\n", absl::StrJoin(specs, "\n").c_str());
+  return absl::OkStatus();
+}
+
+// Whether all differences are within their bounds.
 absl::StatusOr<bool> Run(const Flags& flags) {
   ASSIGN_OR_RETURN(EngineOptions options, EngineOptionsFromEnvironment());
   options.target =
@@ -165,6 +182,12 @@ absl::StatusOr<bool> Run(const Flags& flags) {
       [](const auto& item) { return item.second.worst <= item.second.bound; });
 }
 
+int Refused(const absl::Status& status) {
+  std::fprintf(stderr, "mini_engine: %s\n",
+               std::string(status.message()).c_str());
+  return kExitRefused;
+}
+
 int Main(int argc, char** argv) {
   Flags flags;
   CLI::App app("A miniature engine over kvforge's caches and kernels");
@@ -192,13 +215,15 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--seed", flags.seed, "Of weights and prompts")
       ->capture_default_str();
+  app.add_flag("--list-specs", flags.list_specs,
+               "Print what is to be primed, and run nothing");
   CLI11_PARSE(app, argc, argv);
-  const absl::StatusOr<bool> within_bounds = Run(flags);
-  if (!within_bounds.ok()) {
-    std::fprintf(stderr, "mini_engine: %s\n",
-                 std::string(within_bounds.status().message()).c_str());
-    return kExitRefused;
+  if (flags.list_specs) {
+    const absl::Status listed = ListSpecs(flags);
+    return listed.ok() ? kExitOk : Refused(listed);
   }
+  const absl::StatusOr<bool> within_bounds = Run(flags);
+  if (!within_bounds.ok()) return Refused(within_bounds.status());
   std::printf("mini_engine: %s\n", *within_bounds ? "ok" : "out of bounds");
   return *within_bounds ? kExitOk : kExitOutOfBounds;
 }
