@@ -257,11 +257,20 @@ TEST(PageTables, PrefixEndsWhereTheTextDiffers) {
   other[5] = 0;
   SequencePages sequence;
   EXPECT_EQ(tables.Reuse(other, sequence), 4);
-  // A page of the same tokens behind other ones is another page.
-  other = Tokens(12);
+}
+
+// What a page holds depends on all tokens before it, also on those behind the
+// window.
+TEST(PageTables, PageOfTheSameTokensBehindOtherOnesIsAnother) {
+  std::vector<PoolPlan> plans = PlanPools(Model({6}), PoolKind::kHybrid, kPage);
+  plans[0].num_pages = 8;
+  PageTables tables(plans);
+  Cached(tables, Tokens(17));
+  std::vector<int> other = Tokens(17);
   other[0] = 0;
-  SequencePages none;
-  EXPECT_EQ(tables.Reuse(other, none), 0);
+  SequencePages sequence;
+  EXPECT_EQ(tables.Reuse(other, sequence), 0);
+  EXPECT_EQ(tables.Reuse(Tokens(17), sequence), 16);
 }
 
 // The window's pool hands pages 0 and 1 of the prefix out again: it is of use
