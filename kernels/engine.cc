@@ -354,6 +354,11 @@ std::optional<CandidateParts> Engine::Tuned(const KernelSpec& spec,
   return *parts;
 }
 
+absl::Status Engine::CheckServed(const KernelSpec& spec) const {
+  RETURN_IF_ERROR(ValidateSpec(spec));
+  return SelectTile(spec, gpu_).status();
+}
+
 absl::StatusOr<Tile> Engine::ResolveTile(const KernelSpec& spec,
                                          const TuneShape* shape) {
   if (const std::optional<CandidateParts> tuned = Tuned(spec, shape)) {

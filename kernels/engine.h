@@ -134,6 +134,11 @@ class Engine {
   static absl::StatusOr<std::unique_ptr<Engine>> Create(EngineOptions options);
   ~Engine();
 
+  // OK if a kernel of `spec` can be generated for this engine's GPU, else the
+  // refusal that Prepare would give: what to ask at start-up. Compiles nothing.
+  // Errors  kInvalidArgument, kUnimplemented, kResourceExhausted of Prepare
+  absl::Status CheckServed(const KernelSpec& spec) const;
+
   // The tile is the one that won on this device in launches of any shape
   // (options.tune_db), for exactly this kernel; else the selector's, and a line
   // for the log says so where there is a file of winners.

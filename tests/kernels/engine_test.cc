@@ -293,6 +293,27 @@ TEST_F(EngineTest, RefusesByName) {
   EXPECT_THAT(std::string(format.message()), HasSubstr("mxfp8"));
 }
 
+// Without the compiler: nothing is compiled to know it.
+TEST_F(EngineTest, SaysAtStartUpWhatIsServed) {
+  const std::unique_ptr<Engine> engine = Make([&](EngineOptions& options) {
+    options.jit_path = folder_ + "/libkvforge_jit.so";
+  });
+  KernelSpec spec = Spec("decode/mxfp8/d128/g4/page16/bf16");
+  EXPECT_TRUE(engine->CheckServed(spec).ok());
+  spec.head_dim = spec.v_head_dim = 80;
+  const absl::Status head_dim = engine->CheckServed(spec);
+  EXPECT_TRUE(absl::IsInvalidArgument(head_dim)) << head_dim;
+  EXPECT_EQ(head_dim, engine->Prepare(spec).status());
+  spec.head_dim = spec.v_head_dim = 128;
+  KvFormat unserved = **FindFormat("mxfp8");
+  unserved.served = false;
+  spec.k_format = spec.v_format = &unserved;
+  const absl::Status format = engine->CheckServed(spec);
+  EXPECT_TRUE(absl::IsUnimplemented(format)) << format;
+  EXPECT_EQ(format, engine->Prepare(spec).status());
+  EXPECT_EQ(engine->statistics().compiles, 0);
+}
+
 TEST_F(EngineTest, MissingCompilerSaysWhereItWasLookedFor) {
   const std::unique_ptr<Engine> engine = Make([&](EngineOptions& options) {
     options.jit_path = folder_ + "/libkvforge_jit.so";
