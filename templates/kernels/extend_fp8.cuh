@@ -26,8 +26,8 @@ namespace kvforge::kernels {
 
 // Registers a thread of each kind keeps: together what the block is launched
 // with.
-inline constexpr int kProducerRegisters = 56;
-inline constexpr int kConsumerRegisters = 224;
+inline constexpr int kProducerRegisters = 72;
+inline constexpr int kConsumerRegisters = 216;
 
 // One warpgroup's part of a block.
 struct Fp8Consumer {
@@ -35,6 +35,12 @@ struct Fp8Consumer {
   using Scores = arch::Wgmma<Fp8Ring::kKeys>;
   using Output = arch::Wgmma<Fp8Weights::kColumns>;
   static constexpr int kStepBytes = 32;  // of a line: depth of a product
+  // Whether the registers do not hold a tile's scores beside a product with V:
+  // they are made one after the other then.
+  static constexpr bool kAlone = Shape::kFeatures || !spec::kScoreIsProduct;
+  // Whether they do, but not while scores are hidden.
+  static constexpr bool kShort = spec::kWindow > 0 ||
+                                 (spec::kGroup & (spec::kGroup - 1)) != 0;
 
   const AttentionArgs& args;
   const ops::Sequence& sequence;
@@ -100,6 +106,23 @@ struct Fp8Consumer {
     weights.Weigh(ring.InverseTerms(values), lane % 4, s, state);
   }
 
+  __device__ __forceinline__ void TakeSecondProduct(Fp8Ring::ValueSlot values) {
+    arch::WgmmaWait<0>(product);
+    ArriveAsWarp(ring.Free(values), lane);
+    weights.Promote(1, product, state);
+  }
+
+  // Both, and nothing beside them.
+  __device__ __forceinline__ void TakeProducts(Fp8Ring::ValueSlot values) {
+    arch::WgmmaBegin();
+    AskForProduct(values, 0);
+    arch::WgmmaWait<0>(product);
+    weights.Promote(0, product, state);
+    arch::WgmmaBegin();
+    AskForProduct(values, 1);
+    TakeSecondProduct(values);
+  }
+
   __device__ __forceinline__ void Attend() {
     if (work.tiles == 0) return;
     Fp8Ring::KeySlot keys;
@@ -121,30 +144,32 @@ struct Fp8Consumer {
       arch::MbarrierWait(ring.Filled(previous), previous.phase);
       arch::MbarrierWait(ring.Filled(keys), keys.phase);
       WaitForTurn();
-      arch::WgmmaBegin();
-      AskForProduct(previous, 0);
-      AskForScores(keys);
-      PassTurn();
-      arch::WgmmaWait<1>(product);
-      weights.Promote(0, product, state);
-      arch::WgmmaBegin();
-      AskForProduct(previous, 1);
-      arch::WgmmaWait<1>(s);
-      Score(tile, keys, values);
-      arch::WgmmaWait<0>(product);
-      ArriveAsWarp(ring.Free(previous), lane);
-      weights.Promote(1, product, state);
+      if constexpr (kAlone) {
+        TakeProducts(previous);
+        arch::WgmmaBegin();
+        AskForScores(keys);
+        PassTurn();
+        arch::WgmmaWait<0>(s);
+        Score(tile, keys, values);
+      } else {
+        arch::WgmmaBegin();
+        AskForProduct(previous, 0);
+        AskForScores(keys);
+        PassTurn();
+        arch::WgmmaWait<1>(product);
+        weights.Promote(0, product, state);
+        arch::WgmmaBegin();
+        AskForProduct(previous, 1);
+        arch::WgmmaWait<1>(s);
+        if constexpr (kShort) TakeSecondProduct(previous);
+        Score(tile, keys, values);
+        if constexpr (!kShort) TakeSecondProduct(previous);
+      }
       Weigh(values);
     }
     if (warpgroup == 0) WaitForTurn();
     arch::MbarrierWait(ring.Filled(values), values.phase);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      arch::WgmmaBegin();
-      AskForProduct(values, half);
-      arch::WgmmaWait<0>(product);
-      weights.Promote(half, product, state);
-    }
+    TakeProducts(values);
   }
 };
 

@@ -55,14 +55,20 @@ struct Fp8Weights {
     float row_factor[kRows];          // kFused only
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      if constexpr (ops::kScoreBias) {
-        bias[i] =
-            ops::ScoreBias::Of(args, sequence, Anew(state.first_row) + 8 * i);
-      }
       row_factor[i] = state.uniform[i] * ops::kLog2E;
     }
 #pragma unroll
     for (int n = 0; n < kTiles; n += 2) {
+      int pair_key = first_key;
+      if constexpr (ops::kScoreBias) {
+        // Not worked out ahead for all keys, nor kept.
+        pair_key = Anew(first_key) + 8 * n + 2 * t;
+        const int first_row = Anew(state.first_row);
+#pragma unroll
+        for (int i = 0; i < kRows; ++i) {
+          bias[i] = ops::ScoreBias::Of(args, sequence, first_row + 8 * i);
+        }
+      }
       float k_scale[4] = {1.0f, 1.0f, 1.0f, 1.0f};
       float v_log2[4] = {0.0f, 0.0f, 0.0f, 0.0f};
       if constexpr (KSide::kRowScale) LoadTerms(k_terms, n, t, k_scale);
@@ -79,8 +85,7 @@ struct Fp8Weights {
           float score =
               spec::ScoreMap(x, state.uniform[i], k_scale[term], 0, 0);
           if constexpr (ops::kScoreBias) {
-            score = bias[i].Apply(score,
-                                  first_key + 8 * (n + j / 4) + 2 * t + j % 2);
+            score = bias[i].Apply(score, pair_key + 8 * (j / 4) + j % 2);
           }
           x = arch::Fma(score, ops::kLog2E, v_log2[term]);
         }
@@ -94,27 +99,34 @@ struct Fp8Weights {
                                               int first_key, int t,
                                               const ExtendState& state,
                                               float (&s)[kTiles][4]) {
-    const int first_row = Anew(state.first_row);
+    int first_row = Anew(state.first_row);
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const int token = (first_row + 8 * i) / spec::kGroup;
-      const ops::KeyRange visible =
-          ops::VisibleKeys<spec::kCausal, spec::kWindow>(sequence.kv_len,
-                                                         sequence.q_len, token);
+    for (int step = 0; step < kSteps; ++step) {
+      const int step_key = first_key + 32 * step;
+      // Beside bits of a mask nothing is kept.
+      if constexpr (spec::kCustomMask) first_row = Anew(first_row);
 #pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        u32 shown = ~0u;
-        if constexpr (spec::kCustomMask) {
-          const ops::CustomMask mask = ops::MaskOf<true>(args, sequence);
-          shown = mask.Row<32>(token, first_key + 32 * step);
-        }
+      for (int i = 0; i < kRows; ++i) {
+        const int token = (first_row + 8 * i) / spec::kGroup;
+        const ops::KeyRange visible =
+            ops::VisibleKeys<spec::kCausal, spec::kWindow>(
+                sequence.kv_len, sequence.q_len, token);
 #pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          const int bit = j / 2 * 8 + 2 * t + j % 2;
-          const int key = first_key + 32 * step + bit;
-          if (key < visible.first || key >= visible.end ||
-              (spec::kCustomMask && (shown >> bit & 1u) == 0)) {
-            s[step * 4 + j / 2][i * 2 + j % 2] = ops::NegativeInfinity();
+        for (int half = 0; half < 2; ++half) {
+          u32 shown = ~0u;
+          if constexpr (spec::kCustomMask) {
+            const ops::CustomMask mask = ops::MaskOf<true>(args, sequence);
+            shown = mask.Row<16>(token, step_key + 16 * half);
+          }
+#pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            const int bit = j / 2 * 8 + 2 * t + j % 2;
+            const int key = step_key + 16 * half + bit;
+            if (key < visible.first || key >= visible.end ||
+                (spec::kCustomMask && (shown >> bit & 1u) == 0)) {
+              s[step * 4 + half * 2 + j / 2][i * 2 + j % 2] =
+                  ops::NegativeInfinity();
+            }
           }
         }
       }
