@@ -17,8 +17,8 @@ kv.kernel @a {
 // -----
 
 kv.kernel @a {
-  // expected-error @below {{mat of e4m3 does not exist; elements of mat: f32, bf16, f16}}
-  %q = kv.load_q : !kv.mat<m x d, e4m3>
+  // expected-error @below {{mat of e5m2 does not exist; elements of mat: f32, bf16, f16, e4m3}}
+  %q = kv.load_q : !kv.mat<m x d, e5m2>
   kv.yield
 }
 
