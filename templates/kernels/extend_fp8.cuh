@@ -42,6 +42,9 @@ struct Fp8Consumer {
   static constexpr bool kShort = spec::kWindow > 0 ||
                                  (spec::kGroup & (spec::kGroup - 1)) != 0;
 
+  // Whether what follows from the lane is worked out again for every tile.
+  static constexpr bool kAnewLane = Shape::kPicked && !ops::kScoreBias;
+
   const AttentionArgs& args;
   const ops::Sequence& sequence;
   const ExtendWork& work;
@@ -89,7 +92,7 @@ struct Fp8Consumer {
   __device__ __forceinline__ void Score(int tile, Fp8Ring::KeySlot keys,
                                         Fp8Ring::ValueSlot values) {
     const int first = work.begin + tile * Fp8Ring::kKeys;
-    const int t = lane % 4;
+    const int t = (kAnewLane ? Anew(lane) : lane) % 4;
     if constexpr (VSide::kRowScale) {
       arch::MbarrierWait(ring.Filled(values), values.phase);
     }

@@ -100,6 +100,7 @@ struct Fp8Weights {
                                               const ExtendState& state,
                                               float (&s)[kTiles][4]) {
     int first_row = Anew(state.first_row);
+    const ops::CustomMask mask = ops::MaskOf<spec::kCustomMask>(args, sequence);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       const int step_key = first_key + 32 * step;
@@ -115,7 +116,6 @@ struct Fp8Weights {
         for (int half = 0; half < 2; ++half) {
           u32 shown = ~0u;
           if constexpr (spec::kCustomMask) {
-            const ops::CustomMask mask = ops::MaskOf<true>(args, sequence);
             shown = mask.Row<16>(token, step_key + 16 * half);
           }
 #pragma unroll
