@@ -26,6 +26,7 @@ int64_t AttentionCase::max_kv_len() const {
 }
 
 bool FitsDecode(const AttentionCase& problem) {
+  if (problem.compute != Compute::k16Bit) return false;
   return problem.max_q_len() <= kMaxDecodeTokens;
 }
 
@@ -58,6 +59,7 @@ absl::StatusOr<KernelSpec> CaseSpec(const AttentionCase& problem,
   spec.sinks = !problem.sinks.empty();
   spec.alibi = !problem.alibi_slopes.empty();
   spec.sparse_block = problem.sparse_block;
+  if (kernel == KernelKind::kExtend) spec.compute = problem.compute;
   if (kernel == KernelKind::kDecode) {
     spec.q_max = std::max(1, problem.max_q_len());
   }

@@ -54,6 +54,7 @@ struct AttentionCase {
   float sm_scale = 1;
   int sparse_block = 0;  // tokens; 0 = no selection
   std::string score;     // KernelSpec::score; recorded cases have none
+  Compute compute = Compute::k16Bit;  // of extend; recorded cases have this
 
   std::vector<uint8_t> q;             // query_type [total_q, q heads, head_dim]
   std::vector<int64_t> slot_mapping;  // [tokens]; < 0 skips
@@ -91,7 +92,7 @@ absl::StatusOr<KernelSpec> CaseSpec(const AttentionCase& problem,
                                     KernelKind kernel, SlotOrder order);
 
 // Whether decode kernels can have this case: every sequence has at most
-// kMaxDecodeTokens queries.
+// kMaxDecodeTokens queries, and the operands are decode's, of 16 bits.
 bool FitsDecode(const AttentionCase& problem);
 
 // Reads a recorded case. kNotFound or kInvalidArgument with the file's name for

@@ -262,6 +262,7 @@ absl::StatusOr<AttentionCase> GenerateCase(const CaseOptions& options) {
   problem.window = options.window;
   problem.softcap = options.softcap;
   problem.score = options.score;
+  problem.compute = options.compute;
   problem.sm_scale =
       options.sm_scale != 0
           ? options.sm_scale

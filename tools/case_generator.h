@@ -41,7 +41,8 @@ struct CaseOptions {
   std::function<double(double score, int q_position, int kv_position,
                        int q_head)>
       score_function;
-  int sparse_block = 0;  // tokens; 0 = no selection
+  Compute compute = Compute::k16Bit;  // of extend
+  int sparse_block = 0;               // tokens; 0 = no selection
   // The selected blocks of (sequence, kv head); drawn if null: about half of
   // the blocks in any order, between -1s.
   std::function<std::vector<int>(int b, int kv_head)> selected;

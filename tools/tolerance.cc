@@ -12,11 +12,22 @@
 namespace kvforge {
 namespace {
 
-constexpr double kF16OperandError = 1e-3;
-constexpr double kBf16OperandError = 4e-3;
-constexpr double kLseAbsoluteError = 1e-3;
-constexpr double kLseRelativeError = 1e-5;
+struct Bounds {
+  double out;  // of the row's largest
+  double lse_absolute;
+  double lse_relative;
+};
+constexpr Bounds kF16Operands = {1e-3, 1e-3, 1e-5};
+constexpr Bounds kBf16Operands = {4e-3, 1e-3, 1e-5};
+constexpr Bounds kFp8Operands = {1.2e-1, 5e-2, 2e-2};
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+const Bounds& BoundsOf(const AttentionCase& problem) {
+  if (problem.compute == Compute::kFp8) return kFp8Operands;
+  const bool bf16_operands = problem.k.format->element == Element::kBf16 ||
+                             problem.v.format->element == Element::kBf16;
+  return bf16_operands ? kBf16Operands : kF16Operands;
+}
 
 double Load(DType type, const uint8_t* bytes) {
   if (type == DType::kF32) {
@@ -58,9 +69,7 @@ double HalfUlp(DType type, double value) {
 ErrorReport CompareAttention(const AttentionCase& problem,
                              absl::Span<const uint8_t> out,
                              absl::Span<const float> lse, bool padding_kept) {
-  const bool bf16_operands = problem.k.format->element == Element::kBf16 ||
-                             problem.v.format->element == Element::kBf16;
-  const double relative = bf16_operands ? kBf16OperandError : kF16OperandError;
+  const Bounds& bounds = BoundsOf(problem);
   const int64_t dim = problem.v.head_dim;
   const int64_t heads = problem.num_q_heads;
   const int element_bytes = DTypeBytes(problem.out_type);
@@ -79,7 +88,7 @@ ErrorReport CompareAttention(const AttentionCase& problem,
           Load(problem.out_type, out.data() + (row * dim + d) * element_bytes);
       const double bound =
           empty ? 0
-                : relative * row_max + HalfUlp(problem.out_type, expected[d]);
+                : bounds.out * row_max + HalfUlp(problem.out_type, expected[d]);
       const double ratio = Ratio(Error(got, expected[d]), bound);
       if (ratio <= report.out_ratio) continue;
       report.out_ratio = ratio;
@@ -88,11 +97,11 @@ ErrorReport CompareAttention(const AttentionCase& problem,
                        d, ": ", got, ", expected ", expected[d]);
     }
     const double wanted = problem.lse[row];
-    const double ratio =
-        Ratio(Error(lse[row], wanted),
-              std::isinf(wanted)
-                  ? 0
-                  : kLseAbsoluteError + kLseRelativeError * std::abs(wanted));
+    const double ratio = Ratio(
+        Error(lse[row], wanted),
+        std::isinf(wanted)
+            ? 0
+            : bounds.lse_absolute + bounds.lse_relative * std::abs(wanted));
     if (ratio <= report.lse_ratio) continue;
     report.lse_ratio = ratio;
     report.worst_lse =

@@ -155,7 +155,8 @@ def Kv_DecodeOp : Kv_Op<"decode", [Pure]> {
     `kv-lower-codec` the result is f32 and repay is 0; then it has the operand
     type, `sequence` and `scale_sequence` name the device functions that decode
     codes and block scales, and the powers of two that these leave behind are
-    repaid after the dot. NaN codes give NaN.
+    repaid after the dot. Codes of an fp8 dot stay as they are. NaN codes give
+    NaN.
     Example:
     ```mlir
     %k = kv.decode %c sequence("E4m3ToF16Placed4")
@@ -177,11 +178,12 @@ def Kv_DecodeOp : Kv_Op<"decode", [Pure]> {
 //===- Arithmetic -----------------------------------------------------------===//
 
 def Kv_NarrowOp : Kv_Op<"narrow", [Pure]> {
-  let summary = "to the 16-bit type of a dot's operands";
+  let summary = "to the type of a dot's operands";
   let description = [{
     Rounds to nearest even. With `row_scaled` a row is first multiplied by a
-    power of two that brings it into the type's range and that the template
-    repays on the dot's result; without, the values are known to fit.
+    factor, a power of two for 16-bit types, that brings it into the type's
+    range and that the template repays on the dot's result; without, the values
+    are known to fit.
     Example: `%t = kv.narrow %q row_scaled : !kv.mat<m x d, bf16> -> !kv.mat<m x d, f16>`
   }];
   let arguments = (ins Kv_Mat:$input, UnitAttr:$row_scaled);

@@ -39,7 +39,8 @@ class Kv_Type<string name, string mnemonic_> : TypeDef<Kv_Dialect, name> {
 def Kv_Mat : Kv_Type<"Mat", "mat"> {
   let summary = "numbers that take part in arithmetic";
   let description = [{
-    `!kv.mat<m x d, bf16>`. Elements: f32, bf16, f16. At least one dimension.
+    `!kv.mat<m x d, bf16>`. Elements: f32, bf16, f16, and e4m3 of operands of
+    an fp8 dot. At least one dimension.
     A dimension that appears twice, whole and in blocks (`e` and `e/32`), is
     refused: the value varies over it once.
   }];

@@ -167,9 +167,10 @@ mlir::LogicalResult MatType::verify(
     llvm::ArrayRef<Dim> dims, ElementKind element) {
   if (dims.empty()) return emit_error() << "mat needs a dimension";
   if (mlir::failed(VerifyDims(emit_error, dims))) return mlir::failure();
-  return VerifyElement(
-      emit_error, element,
-      {ElementKind::kF32, ElementKind::kBf16, ElementKind::kF16}, "mat");
+  return VerifyElement(emit_error, element,
+                       {ElementKind::kF32, ElementKind::kBf16,
+                        ElementKind::kF16, ElementKind::kE4m3},
+                       "mat");
 }
 
 mlir::Type CodesType::parse(mlir::AsmParser& parser) {

@@ -34,6 +34,8 @@ mlir::LogicalResult ExpectF32(mlir::Operation* op, llvm::StringRef what,
 
 constexpr ElementKind kRowElements[] = {ElementKind::kF32, ElementKind::kBf16,
                                         ElementKind::kF16};
+constexpr ElementKind kOperandElements[] = {
+    ElementKind::kF16, ElementKind::kBf16, ElementKind::kE4m3};
 
 mlir::LogicalResult ExpectSide(mlir::Operation* op, llvm::StringRef side,
                                llvm::ArrayRef<Dim> dims) {
@@ -152,13 +154,12 @@ mlir::LogicalResult DecodeOp::verify() {
     return emitOpError() << "a block scale and a scale_sequence come together";
   }
   return Expect(*this, "result of a sequence", getResult().getType(), dims,
-                {ElementKind::kF16, ElementKind::kBf16});
+                kOperandElements);
 }
 
 mlir::LogicalResult NarrowOp::verify() {
   return Expect(*this, "result", getResult().getType(),
-                getInput().getType().getDims(),
-                {ElementKind::kF16, ElementKind::kBf16});
+                getInput().getType().getDims(), kOperandElements);
 }
 
 mlir::LogicalResult DotOp::verify() {

@@ -45,6 +45,19 @@ absl::Status AddHeader(std::optional<llvm::StringRef> function, Parts& parts) {
   return absl::OkStatus();
 }
 
+bool IsProduct(const AttentionGraph::Ops& chain) {
+  return llvm::all_of(
+      chain, [](mlir::Operation* op) { return mlir::isa<kv::ScaleOp>(op); });
+}
+
+// The kernel's template.
+std::string TemplateOf(const KernelSpec& spec, const Tile& tile) {
+  const absl::string_view variant = spec.compute == Compute::kFp8 ? "_fp8"
+                                    : tile.warpgroups ? "_warpgroups"
+                                                      : "";
+  return absl::StrCat("kernels/", KernelName(spec.kernel), variant, ".cuh");
+}
+
 absl::StatusOr<Parts> AttentionParts(kv::KernelOp kernel,
                                      const KernelSpec& spec, const Tile& tile,
                                      const GpuTarget& target) {
@@ -81,6 +94,10 @@ absl::StatusOr<Parts> AttentionParts(kv::KernelOp kernel,
   block.Alias("ValueOperand",
               DeviceOperand(graph.v.decode.getType().getElement()));
   block.Constant("kScaleQueryRows", graph.row_scaled_q);
+  if (spec.compute == Compute::kFp8) {
+    // Whether ScoreMap is the dot times factors and no more.
+    block.Constant("kScoreIsProduct", IsProduct(graph.score_ops));
+  }
   parts.block = block.Text();
   ASSIGN_OR_RETURN(const std::string maps, PrintMaps(graph));
   parts.functions = absl::StrCat(PrintSide(graph.k, "KSide"),
@@ -224,8 +241,7 @@ absl::StatusOr<std::string> EmitCuda(kv::KernelOp kernel,
   absl::StrAppend(&text, "\nnamespace kvforge::spec {\n\n", parts.block);
   if (!parts.functions.empty()) absl::StrAppend(&text, "\n", parts.functions);
   absl::StrAppend(&text, "\n}  // namespace kvforge::spec\n\n");
-  include(absl::StrCat("kernels/", KernelName(spec.kernel),
-                       tile.warpgroups ? "_warpgroups" : "", ".cuh"));
+  include(TemplateOf(spec, tile));
   return text;
 }
 

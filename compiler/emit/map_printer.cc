@@ -221,6 +221,12 @@ std::string PrintSide(const CacheSide& side, absl::string_view name) {
   } else {
     absl::StrAppend(&text, ";\n");
   }
+  if (decode.getType().getElement() == kv::ElementKind::kE4m3) {
+    return absl::StrCat(
+        text, "  // Declared only: codes are operands as they are.\n",
+        "  static __device__ void Decode4(u32 lo, u32 hi, u32 block_scales, "
+        "u32 (&out)[2]);\n};\n");
+  }
   absl::StrAppend(
       &text, "  // ", FourCodesText(bits), " to two pairs of operands.\n",
       "  static __device__ void Decode4(u32 lo, ",

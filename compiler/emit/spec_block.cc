@@ -13,6 +13,8 @@ absl::string_view DeviceName(kv::ElementKind element) {
       return "Bf16";
     case kv::ElementKind::kF16:
       return "F16";
+    case kv::ElementKind::kE4m3:
+      return "E4m3";
     default:
       llvm_unreachable("kv.mat has no other element");
   }

@@ -13,8 +13,9 @@ def KvVerifyTarget : Pass<"kv-verify-target", "::kvforge::kv::KernelOp"> {
     Before: any kernel with a `spec`. After: unchanged. Runs first, so that a
     refusal names the format, feature or GPU and not a consequence of it.
     Fails, once per cause, if the GPU is unknown or not served, if the spec
-    cannot be read or names a format or feature that no kernel serves, or if an
-    element has no decode or encode function on this GPU.
+    cannot be read or names a format or feature that no kernel serves, if the
+    GPU has no products that the spec computes with, or if an element has no
+    decode or encode function on this GPU.
   }];
   let options = [Kv_GpuOption];
 }
@@ -48,7 +49,8 @@ def KvLowerCodec : Pass<"kv-lower-codec", "::kvforge::kv::KernelOp"> {
     `scale_sequence`; the dot's other operand is narrowed to that type,
     `row_scaled` if f16 might not hold it; the power of two that the functions
     leave behind is a `kv.const_scale` next to the nearest uniform scale after
-    the dot. Every quantize has its encoders, every dequant that is left (of
+    the dot. With compute=fp8 the operand type is the codes' own, and both other
+    operands are narrowed to it. Every quantize has its encoders, every dequant that is left (of
     `kv.store_rows`) its `sequence`. Runs after `kv-place-scales`.
     Fails if no function of this GPU is exact.
   }];

@@ -63,6 +63,12 @@ constexpr CodecFunction kEncode[] = {
      "formats/ue8m0.cuh", nullptr, 0},
 };
 
+// No function: an operand type whose products take codes as they are.
+constexpr CodecFunction kUndecoded[] = {
+    {ElementKind::kE4m3, ElementKind::kE4m3, "E4m3Operand",
+     "formats/e4m3_operand.cuh", &GpuTarget::has_warpgroup_products, 0},
+};
+
 NumberSet Decoded(const CodecFunction& function) {
   return Shifted(NumbersOf(function.element), -function.repay_exponent);
 }
@@ -87,7 +93,8 @@ llvm::ArrayRef<CodecFunction> EncodeFunctions() { return kEncode; }
 
 const CodecFunction* FindCodecFunction(llvm::StringRef name) {
   for (llvm::ArrayRef<CodecFunction> list :
-       {DecodeFunctions(), ScaleFunctions(), EncodeFunctions()}) {
+       {DecodeFunctions(), ScaleFunctions(), EncodeFunctions(),
+        llvm::ArrayRef<CodecFunction>(kUndecoded)}) {
     for (const CodecFunction& function : list) {
       if (function.name == name) return &function;
     }
@@ -126,6 +133,14 @@ const CodecFunction* FactorFunction(ElementKind scale) {
     if (function.element == scale && function.operand == ElementKind::kF32) {
       return &function;
     }
+  }
+  return nullptr;
+}
+
+const CodecFunction* UndecodedOperand(ElementKind element,
+                                      const GpuTarget& target) {
+  for (const CodecFunction& row : kUndecoded) {
+    if (row.element == element && IsAvailable(row, target)) return &row;
   }
   return nullptr;
 }

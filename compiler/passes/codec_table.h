@@ -34,7 +34,7 @@ llvm::ArrayRef<CodecFunction> DecodeFunctions();
 llvm::ArrayRef<CodecFunction> ScaleFunctions();
 llvm::ArrayRef<CodecFunction> EncodeFunctions();
 
-// The row with that name in any of the three lists, or null.
+// The row with that name in any of the lists, or null.
 const CodecFunction* FindCodecFunction(llvm::StringRef name);
 
 bool IsAvailable(const CodecFunction& function, const GpuTarget& target);
@@ -61,6 +61,10 @@ const CodecFunction* FactorFunction(kv::ElementKind scale);
 // The encoder of an element on `target`, or null.
 const CodecFunction* ChooseEncode(kv::ElementKind element,
                                   const GpuTarget& target);
+
+// The row of codes that fp8 products of `target` take as they are, or null.
+const CodecFunction* UndecodedOperand(kv::ElementKind element,
+                                      const GpuTarget& target);
 
 // "bf16, f16, e4m3, e2m1": the elements that have a function, for messages.
 std::string DecodableElements();

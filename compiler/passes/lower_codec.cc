@@ -1,7 +1,9 @@
+#include "absl/strings/str_cat.h"
 #include "compiler/diagnostics.h"
 #include "compiler/dialect/kv_shapes.h"
 #include "compiler/passes/codec_table.h"
 #include "compiler/passes/passes.h"
+#include "compiler/spec/kernel_spec.h"
 #include "compiler/target/target.h"
 #include "mlir/IR/Builders.h"
 
@@ -15,13 +17,15 @@ namespace {
 using kv::ElementKind;
 
 // `value` in the operand type. A row of f32 or bf16 may leave f16's range
-// unless it is softmax weights, which are in [0, 1].
+// unless it is softmax weights, which are in [0, 1]; e4m3's precision is worth
+// a factor for each row of either.
 mlir::Value Narrowed(mlir::OpBuilder& builder, mlir::Value value,
                      ElementKind operand) {
   const auto type = mlir::cast<kv::MatType>(value.getType());
   if (type.getElement() == operand) return value;
   const bool weights = value.getDefiningOp<kv::SoftmaxOp>() != nullptr;
-  const bool row_scaled = operand == ElementKind::kF16 && !weights;
+  const bool row_scaled = operand == ElementKind::kE4m3 ||
+                          (operand == ElementKind::kF16 && !weights);
   return kv::NarrowOp::create(
       builder, value.getLoc(),
       kv::MatType::get(builder.getContext(), type.getDims(), operand), value,
@@ -58,7 +62,43 @@ void Repay(mlir::OpBuilder& builder, mlir::Value result, int exponent) {
   after.replaceAllUsesExcept(scaled.getResult(), scaled);
 }
 
-absl::Status LowerDecode(kv::DecodeOp decode, const GpuTarget& target) {
+// Gives the decode its operand type, and the other operands of its dots.
+void SetOperand(kv::DecodeOp decode, const DecodeChoice& choice) {
+  mlir::OpBuilder builder(decode);
+  const ElementKind operand = choice.codes->operand;
+  decode.setSequence(choice.codes->name);
+  if (choice.scales) decode.setScaleSequence(choice.scales->name);
+  decode.getResult().setType(kv::MatType::get(
+      decode.getContext(), decode.getType().getDims(), operand));
+  for (mlir::OpOperand& use : decode->getUses()) {
+    auto dot = mlir::dyn_cast<kv::DotOp>(use.getOwner());
+    if (!dot) continue;
+    mlir::OpOperand& other = dot->getOpOperand(1 - use.getOperandNumber());
+    builder.setInsertionPoint(dot);
+    other.set(Narrowed(builder, other.get(), operand));
+    Repay(builder, dot.getResult(), choice.RepayExponent());
+  }
+}
+
+// Codes of an fp8 dot.
+absl::Status LeaveUndecoded(kv::DecodeOp decode, const GpuTarget& target) {
+  const ElementKind element = decode.getCodes().getType().getElement();
+  const CodecFunction* row = UndecodedOperand(element, target);
+  if (!row || decode.getBlockScale()) {
+    return absl::UnimplementedError(absl::StrCat(
+        "compute=fp8: ", target.name, " has no products that take codes of ",
+        View(kv::ElementText(element)),
+        decode.getBlockScale() ? " with block scales" : "",
+        " undecoded; supported: e4m3 without block scales on GPUs with "
+        "products of warpgroups; leave compute out"));
+  }
+  SetOperand(decode, {row, nullptr});
+  return absl::OkStatus();
+}
+
+absl::Status LowerDecode(kv::DecodeOp decode, Compute compute,
+                         const GpuTarget& target) {
+  if (compute == Compute::kFp8) return LeaveUndecoded(decode, target);
   const ElementKind element = decode.getCodes().getType().getElement();
   std::optional<ElementKind> block_scale;
   if (decode.getBlockScale()) {
@@ -73,20 +113,7 @@ absl::Status LowerDecode(kv::DecodeOp decode, const GpuTarget& target) {
     }
     return NoFunction("decodes", what, target, DecodableElements());
   }
-  mlir::OpBuilder builder(decode);
-  const ElementKind operand = choice->codes->operand;
-  decode.setSequence(choice->codes->name);
-  if (choice->scales) decode.setScaleSequence(choice->scales->name);
-  decode.getResult().setType(kv::MatType::get(
-      decode.getContext(), decode.getType().getDims(), operand));
-  for (mlir::OpOperand& use : decode->getUses()) {
-    auto dot = mlir::dyn_cast<kv::DotOp>(use.getOwner());
-    if (!dot) continue;
-    mlir::OpOperand& other = dot->getOpOperand(1 - use.getOperandNumber());
-    builder.setInsertionPoint(dot);
-    other.set(Narrowed(builder, other.get(), operand));
-    Repay(builder, dot.getResult(), choice->RepayExponent());
-  }
+  SetOperand(decode, *choice);
   return absl::OkStatus();
 }
 
@@ -132,12 +159,15 @@ class LowerCodec : public impl::KvLowerCodecBase<LowerCodec> {
   void runOnOperation() override {
     const absl::StatusOr<const GpuTarget*> target = FindTarget(gpu);
     if (!target.ok()) return Refuse(getOperation(), target.status());
+    // A kernel without a spec, in a test of this pass, has 16-bit operands.
+    const absl::StatusOr<KernelSpec> spec = SpecOf(getOperation());
+    const Compute compute = spec.ok() ? spec->compute : Compute::k16Bit;
     llvm::SmallVector<mlir::Operation*> ops;
     getOperation().walk([&](mlir::Operation* op) { ops.push_back(op); });
     for (mlir::Operation* op : ops) {
       absl::Status status;
       if (auto decode = mlir::dyn_cast<kv::DecodeOp>(op)) {
-        status = LowerDecode(decode, **target);
+        status = LowerDecode(decode, compute, **target);
       } else if (auto dequant = mlir::dyn_cast<kv::DequantOp>(op)) {
         status = LowerDequant(dequant, **target);
       } else if (auto quantize = mlir::dyn_cast<kv::QuantizeOp>(op)) {

@@ -3,6 +3,7 @@
 #include "compiler/passes/passes.h"
 #include "compiler/spec/kernel_spec.h"
 #include "compiler/target/target.h"
+#include "compiler/tile/tile_selector.h"
 
 namespace kvforge {
 
@@ -21,6 +22,11 @@ class VerifyTarget : public impl::KvVerifyTargetBase<VerifyTarget> {
     if (!spec.ok()) Refuse(kernel, spec.status());
     const absl::StatusOr<const GpuTarget*> target = FindTarget(gpu);
     if (!target.ok()) return Refuse(kernel, target.status());
+
+    if (spec.ok()) {
+      const absl::Status computes = CheckCompute(*spec, **target);
+      if (!computes.ok()) Refuse(kernel, computes);
+    }
 
     kernel.walk([&](mlir::Operation* op) {
       if (auto load = mlir::dyn_cast<kv::LoadCodesOp>(op)) {

@@ -14,6 +14,7 @@ namespace kvforge {
 namespace {
 
 constexpr int kMaxSparseBlock = 65536;
+constexpr int kFp8HeadDim = 128;  // a row of codes is one line of an operand
 
 absl::Status Invalid(absl::string_view asked, absl::string_view supported,
                      absl::string_view advice) {
@@ -62,6 +63,10 @@ absl::Status ValidateUnprinted(const KernelSpec& spec) {
                                    spec.sparse_block == defaults.sparse_block));
     RETURN_IF_ERROR(CheckAtDefault(spec, "score", spec.score.empty()));
   }
+  if (spec.kernel != KernelKind::kExtend) {
+    RETURN_IF_ERROR(
+        CheckAtDefault(spec, "compute", spec.compute == defaults.compute));
+  }
   if (spec.kernel != KernelKind::kDecode) {
     RETURN_IF_ERROR(
         CheckAtDefault(spec, "q_max", spec.q_max == defaults.q_max));
@@ -101,6 +106,41 @@ absl::Status ValidateScore(const KernelSpec& spec) {
   return absl::OkStatus();
 }
 
+// Formats whose codes are operands of fp8 products as they are, and whose
+// scales go to scores, weights or the output.
+bool IsFp8Operand(const KvFormat& format) {
+  return format.element == Element::kE4m3 &&
+         format.block_scale == BlockScale::kNone &&
+         format.given_scale != GivenScale::kChannel;
+}
+
+absl::Status ValidateFp8(const KernelSpec& spec) {
+  const auto refuse = [](const std::string& asked, absl::string_view served) {
+    return absl::UnimplementedError(absl::StrCat(
+        "SPEC: compute=fp8 with ", asked, " is not served; served: ", served,
+        "; leave compute out, or choose one of these"));
+  };
+  for (const KvFormat* format : {spec.k_format, spec.v_format}) {
+    if (IsFp8Operand(*format)) continue;
+    std::string formats;
+    for (const KvFormat& other : kFormats) {
+      if (!IsFp8Operand(other)) continue;
+      absl::StrAppend(&formats, formats.empty() ? "" : ", ", other.name);
+    }
+    return refuse(absl::StrCat("format ", format->name), formats);
+  }
+  for (const int head_dim : {spec.head_dim, spec.v_head_dim}) {
+    if (head_dim == kFp8HeadDim) continue;
+    return refuse(absl::StrCat("head_dim ", head_dim),
+                  absl::StrCat("head_dim ", kFp8HeadDim));
+  }
+  if (spec.sparse_block != 0) {
+    return refuse(absl::StrCat("sparse=", spec.sparse_block),
+                  "all keys, window and mask=custom");
+  }
+  return absl::OkStatus();
+}
+
 std::string ShortestNumber(float value) {
   char buffer[32];
   const std::to_chars_result end =
@@ -119,6 +159,7 @@ std::string KernelSpec::Text() const {
       head_dim, "/g", group, "/page", page_size, "/", DTypeName(type));
   // Keys in alphabetical order.
   if (alibi) absl::StrAppend(&text, "/alibi=1");
+  if (compute == Compute::kFp8) absl::StrAppend(&text, "/compute=fp8");
   if (v_head_dim != head_dim) absl::StrAppend(&text, "/dv=", v_head_dim);
   if (mask == MaskKind::kFull) absl::StrAppend(&text, "/mask=full");
   if (mask == MaskKind::kCustom) absl::StrAppend(&text, "/mask=custom");
@@ -173,6 +214,7 @@ absl::Status ValidateSpec(const KernelSpec& spec) {
                    "0 (none) or a positive finite number",
                    "give the model's soft cap, such as 30");
   }
+  if (spec.compute == Compute::kFp8) RETURN_IF_ERROR(ValidateFp8(spec));
   return ValidateScore(spec);
 }
 

@@ -24,6 +24,9 @@ enum class KernelKind { kStore, kDecode, kExtend, kMerge, kGather };
 enum class DType { kF32, kBf16, kF16 };
 enum class MaskKind { kCausal, kFull, kCustom };
 enum class SlotOrder { kNhd, kHnd };
+// Operands of the dots: 16-bit ones that codes decode to exactly, or the 8-bit
+// floats that K and V hold, to whose like q and p are quantized.
+enum class Compute { k16Bit, kFp8 };
 
 inline constexpr int kMaxGroup = 128;        // q heads per kv head
 inline constexpr int kMaxPageSize = 65536;   // tokens
@@ -46,6 +49,7 @@ struct KernelSpec {
   float softcap = 0;                  // key "softcap"; 0 = none
   bool sinks = false;                 // key "sinks": one logit per q head
   bool alibi = false;                 // key "alibi": one slope per q head
+  Compute compute = Compute::k16Bit;  // key "compute": 16bit, fp8
   int sparse_block = 0;  // key "sparse": tokens of a selected block; 0 = all
   int q_max = 1;         // key "q_max": decode's tokens per row
   // key "score": digest of the user's score function (compiler.h,

@@ -31,9 +31,9 @@ constexpr absl::string_view kDecodeKeys[] = {
     "alibi", "dv",    "mask",    "order",  "out", "q_max",
     "score", "sinks", "softcap", "sparse", "v",   "window"};
 constexpr absl::string_view kExtendKeys[] = {
-    "alibi", "dv",      "mask",   "order", "out",   "score",
-    "sinks", "softcap", "sparse", "v",     "window"};
-// Known to the grammar; no kernel has them.
+    "alibi", "compute", "dv",      "mask",   "order", "out",
+    "score", "sinks",   "softcap", "sparse", "v",     "window"};
+// Known to the grammar; no kernel, or no other one, has them.
 constexpr absl::string_view kUnservedKeys[] = {"compute", "scales"};
 
 absl::Span<const absl::string_view> ServedKeys(KernelKind kernel) {
@@ -171,6 +171,11 @@ absl::Status ParseKey(absl::string_view text, absl::string_view part,
     ASSIGN_OR_RETURN(
         spec.alibi,
         ParseChoice<bool>(text, part, value, {{"0", false}, {"1", true}}));
+  } else if (key == "compute") {
+    ASSIGN_OR_RETURN(spec.compute,
+                     ParseChoice<Compute>(
+                         text, part, value,
+                         {{"16bit", Compute::k16Bit}, {"fp8", Compute::kFp8}}));
   } else if (key == "dv") {
     ASSIGN_OR_RETURN(spec.v_head_dim, ParseNumber(text, part, value));
   } else if (key == "mask") {

@@ -32,9 +32,14 @@ constexpr int kWarpgroupConsumerRegisters = 200;
 constexpr int kWarpgroupOtherRegisters = 40;
 constexpr int kWarpgroupMinimumRegisters = 24;
 constexpr int kWarpgroupFeatureRegisters = 8;
+// Likewise of kernels/extend_fp8.cuh.
+constexpr int kFp8ConsumerRegisters = 216;
+constexpr int kFp8OtherRegisters = 40;
 // 16 elements as f32, their codes, addresses and scales.
 constexpr int kStoreRegisters = 64;
 constexpr int kMergeOtherRegisters = 40;
+
+bool IsFp8(const KernelSpec& spec) { return spec.compute == Compute::kFp8; }
 
 constexpr int RoundUp(int value, int unit) {
   return (value + unit - 1) / unit * unit;
@@ -106,6 +111,30 @@ int WarpgroupBytes(const KernelSpec& spec, const Tile& tile) {
          kRawPlaces * raw + 8 * (2 * tile.stages + 2 * kRawPlaces);
 }
 
+// compute=fp8: a slot of K's codes and, rows of it being channels, one of V's;
+// q in one byte; raw codes of V; places of row terms, four lanes of 32 keys and
+// 4 more f32 each: K's, and two of V's, whose scales are kept raw, too;
+// barriers.
+int Fp8Bytes(const KernelSpec& spec, const Tile& tile) {
+  constexpr int kValueSlots = 2;
+  constexpr int kLine = 128;
+  const int lane_terms = (tile.block_n / 4 + 4) * 4;
+  const int k_terms = spec.k_format->row_scale != RowScale::kNone;
+  const int v_terms = spec.v_format->row_scale != RowScale::kNone;
+  const int k_slot = tile.block_n * kLine + k_terms * 4 * lane_terms;
+  const int v_slot = spec.v_head_dim * kLine + v_terms * 2 * 4 * lane_terms;
+  const int raw = tile.block_n * (spec.v_head_dim + v_terms * 4);
+  return tile.block_m * kLine + tile.stages * (k_slot + raw) +
+         kValueSlots * v_slot + 8 * 2 * (tile.stages + kValueSlots);
+}
+
+// compute=fp8: output, scores, a tile's product with half the columns of V,
+// and weights in a byte.
+int Fp8Registers(const KernelSpec& spec, const Tile& tile) {
+  return spec.v_head_dim / 2 + tile.block_n / 2 + spec.v_head_dim / 4 +
+         tile.block_n / 8 + kFp8OtherRegisters;
+}
+
 // Of a consumer of 64 rows a warpgroup: output, scores, their weights, and what
 // bf16 weights lose.
 int WarpgroupRegisters(const KernelSpec& spec, const Tile& tile) {
@@ -155,6 +184,7 @@ int SharedBytes(const KernelSpec& spec, const Tile& tile) {
       return query + pipelines + exchange + notes + kDecodeShareBytes;
     }
     case KernelKind::kExtend:
+      if (IsFp8(spec)) return Fp8Bytes(spec, tile);
       if (tile.warpgroups) return WarpgroupBytes(spec, tile);
       return QueryBytes(spec, tile) +
              tile.stages * (KeyCodesBytes(spec, tile.block_n, 1) +
@@ -180,6 +210,7 @@ int RegistersPerThread(const KernelSpec& spec, const Tile& tile) {
              tile.block_m / 8 * kDecodeFeatureRegisters * CountFeatures(spec);
     }
     case KernelKind::kExtend: {
+      if (IsFp8(spec)) return Fp8Registers(spec, tile);
       if (tile.warpgroups) return WarpgroupRegisters(spec, tile);
       const int warp_rows = ExtendWarpRows(spec, tile);
       const int columns = spec.v_head_dim / ExtendDimSplit(spec.v_head_dim);
@@ -200,12 +231,14 @@ int BlockThreads(const KernelSpec& spec, const Tile& tile) {
   if (spec.kernel == KernelKind::kDecode) {
     warps += tile.warps >= 4 ? 4 : 2;
   }
-  if (tile.warpgroups) warps += 8;
+  // Warpgroups that copy and convert, or in fp8 one that does both.
+  if (tile.warpgroups) warps += IsFp8(spec) ? 4 : 8;
   return warps * kWarpLanes;
 }
 
 int RegisterLimit(const KernelSpec& spec, const Tile& tile,
                   const GpuTarget& target) {
+  if (IsFp8(spec)) return kFp8ConsumerRegisters;
   if (tile.warpgroups) return kWarpgroupConsumerRegisters;
   const int share = target.registers_per_sm / BlockThreads(spec, tile);
   return std::min(kMaxRegisters, share / kRegisterUnit * kRegisterUnit);
@@ -230,6 +263,7 @@ bool TakesWarpgroups(const KernelSpec& spec) {
   const auto takes = [](int head_dim) {
     return head_dim == 64 || head_dim == 128 || head_dim == 192;
   };
+  if (IsFp8(spec)) return true;  // else ValidateSpec refuses it
   return takes(spec.head_dim) && takes(spec.v_head_dim) &&
          spec.k_format->block_scale != BlockScale::kUe8m0 &&
          spec.v_format->block_scale != BlockScale::kUe8m0 &&

@@ -18,6 +18,7 @@
 //               exchange; notes and barriers; the block's share of the work
 //   extend      block_m * head_dim * 2 for Q
 //               + stages * block_n * (K and V codes and scales)
+//               others with warpgroups and with compute=fp8: memory_model.cc
 //   store, merge  none
 #ifndef KVFORGE_COMPILER_TILE_MEMORY_MODEL_H_
 #define KVFORGE_COMPILER_TILE_MEMORY_MODEL_H_

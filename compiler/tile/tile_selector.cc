@@ -52,6 +52,8 @@ std::string Misfit(const KernelSpec& spec, const Tile& tile,
   return "";
 }
 
+bool IsFp8(const KernelSpec& spec) { return spec.compute == Compute::kFp8; }
+
 // What the template of the kernel accepts; empty if `tile` is of that shape.
 std::string ShapeRule(const KernelSpec& spec, const Tile& tile) {
   switch (spec.kernel) {
@@ -78,6 +80,13 @@ std::string ShapeRule(const KernelSpec& spec, const Tile& tile) {
       return absl::StrCat("block_m = 8 or 16, block_n = ", kDecodeKeysPerStep,
                           " * warps");
     case KernelKind::kExtend: {
+      if (IsFp8(spec)) {
+        if (tile.warpgroups && tile.block_m == 128 && tile.block_n == 128 &&
+            tile.warps == 8 && tile.stages >= 2 && tile.stages <= 4) {
+          return "";
+        }
+        return "with compute=fp8 128x128, 2 to 4 stages, 8 warps, warpgroups";
+      }
       if (tile.warpgroups) {
         if (tile.block_m == 128 && tile.warps == 8 && tile.stages >= 3 &&
             (tile.block_n == 64 || tile.block_n == 128)) {
@@ -111,8 +120,23 @@ std::vector<TileCandidate> TileLadder(const KernelSpec& spec,
   return ladder;
 }
 
+absl::Status CheckCompute(const KernelSpec& spec, const GpuTarget& target) {
+  if (!IsFp8(spec) || target.has_warpgroup_products) return absl::OkStatus();
+  std::string gpus;
+  for (const GpuTarget& other : kTargets) {
+    if (!other.has_warpgroup_products) continue;
+    absl::StrAppend(&gpus, gpus.empty() ? "" : ", ", other.name);
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      spec.Text(), " on ", target.name,
+      ": compute=fp8 needs products of warpgroups of 8-bit floats; GPUs that "
+      "have them: ",
+      gpus, "; leave compute out"));
+}
+
 absl::StatusOr<TileCandidate> SelectTile(const KernelSpec& spec,
                                          const GpuTarget& target) {
+  RETURN_IF_ERROR(CheckCompute(spec, target));
   const std::vector<TileCandidate> ladder = TileLadder(spec, target);
   for (const TileCandidate& candidate : ladder) {
     if (candidate.refused.empty()) return candidate;

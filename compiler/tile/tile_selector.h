@@ -13,6 +13,10 @@
 
 namespace kvforge {
 
+// OK if `target` has the products that `spec` computes with; else
+// kUnimplemented names the GPUs that do.
+absl::Status CheckCompute(const KernelSpec& spec, const GpuTarget& target);
+
 // One rung of the ladder and what became of it.
 struct TileCandidate {
   Tile tile;

@@ -281,23 +281,32 @@ struct Wgmma {
   static __device__ __forceinline__ void F16(float (&d)[kN / 8][4],
                                              const u32 (&a)[4], u64 b,
                                              bool keep) {
-    Run({&d[0][0], a, 0, b, kN, false, kByRow, keep});
+    Run({&d[0][0], a, 0, b, kN, kHostF16, kByRow, keep});
   }
   template <bool kByRow>
   static __device__ __forceinline__ void F16(float (&d)[kN / 8][4], u64 a,
                                              u64 b, bool keep) {
-    Run({&d[0][0], nullptr, a, b, kN, false, kByRow, keep});
+    Run({&d[0][0], nullptr, a, b, kN, kHostF16, kByRow, keep});
   }
   template <bool kByRow>
   static __device__ __forceinline__ void Bf16(float (&d)[kN / 8][4],
                                               const u32 (&a)[4], u64 b,
                                               bool keep) {
-    Run({&d[0][0], a, 0, b, kN, true, kByRow, keep});
+    Run({&d[0][0], a, 0, b, kN, kHostBf16, kByRow, keep});
   }
   template <bool kByRow>
   static __device__ __forceinline__ void Bf16(float (&d)[kN / 8][4], u64 a,
                                               u64 b, bool keep) {
-    Run({&d[0][0], nullptr, a, b, kN, true, kByRow, keep});
+    Run({&d[0][0], nullptr, a, b, kN, kHostBf16, kByRow, keep});
+  }
+  static __device__ __forceinline__ void E4m3(float (&d)[kN / 8][4],
+                                              const u32 (&a)[4], u64 b,
+                                              bool keep) {
+    Run({&d[0][0], a, 0, b, kN, kHostE4m3, false, keep});
+  }
+  static __device__ __forceinline__ void E4m3(float (&d)[kN / 8][4], u64 a,
+                                              u64 b, bool keep) {
+    Run({&d[0][0], nullptr, a, b, kN, kHostE4m3, false, keep});
   }
 
  private:

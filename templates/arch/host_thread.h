@@ -51,6 +51,8 @@ struct HostTensorMap {
   int swizzle_bytes;  // 0, 64 or 128
 };
 
+enum HostElement : int { kHostF16, kHostBf16, kHostE4m3 };
+
 // One warpgroup product as a lane asks for it; arch/sm90a.cuh says what it is.
 struct HostProduct {
   float* d;           // columns / 2 accumulators of this lane
@@ -58,7 +60,7 @@ struct HostProduct {
   unsigned long long a_matrix;
   unsigned long long b_matrix;
   int columns;
-  bool bf16;
+  HostElement element;
   bool by_row;  // of b
   bool keep;
 };

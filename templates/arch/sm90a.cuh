@@ -62,6 +62,10 @@ __device__ __forceinline__ void WgmmaWait(Accumulators&... d) {
 // those rows of 16 columns as registers of an mma.sync operand, or a shared
 // matrix by depth. `b`: a shared matrix of kN rows by depth, or by row
 // (kByRow). Without `keep` d is not read.
+//
+// E4m3: 32 columns of a, both operands by depth. Registers of `a` hold four
+// codes: of columns 4 t .. + 3 of row g, of row g + 8, then of columns 16 on.
+// The sum keeps some 14 bits: each term is cut off below 2^-13 of the largest.
 template <int kN>
 struct Wgmma;
 
@@ -129,11 +133,44 @@ struct Wgmma;
         : "l"(a), "l"(b), "r"(static_cast<u32>(keep)), "n"(kByRow ? 1 : 0)    \
         : "memory");                                                          \
   }
+#define KVFORGE_WGMMA_E4M3(kN, places, tiles, n0, n1, n2, n3, n4, n5, n6)    \
+  static __device__ __forceinline__ void E4m3(                               \
+      float(&d)[kN / 8][4], const u32(&a)[4], u64 b, bool keep) {            \
+    asm volatile(                                                            \
+        "{\n"                                                                \
+        ".reg .pred keep;\n"                                                 \
+        "setp.ne.b32 keep, %" #n5                                            \
+        ", 0;\n"                                                             \
+        "wgmma.mma_async.sync.aligned.m64n" #kN "k32.f32.e4m3.e4m3 {" places \
+        "}, {%" #n0 ", %" #n1 ", %" #n2 ", %" #n3 "}, %" #n4                 \
+        ", keep, 1, 1;\n"                                                    \
+        "}"                                                                  \
+        : KVFORGE_UNWRAP tiles                                               \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),                \
+          "r"(static_cast<u32>(keep))                                        \
+        : "memory");                                                         \
+  }                                                                          \
+  static __device__ __forceinline__ void E4m3(float(&d)[kN / 8][4], u64 a,   \
+                                              u64 b, bool keep) {            \
+    asm volatile(                                                            \
+        "{\n"                                                                \
+        ".reg .pred keep;\n"                                                 \
+        "setp.ne.b32 keep, %" #n2                                            \
+        ", 0;\n"                                                             \
+        "wgmma.mma_async.sync.aligned.m64n" #kN "k32.f32.e4m3.e4m3 {" places \
+        "}, %" #n0 ", %" #n1                                                 \
+        ", keep, 1, 1;\n"                                                    \
+        "}"                                                                  \
+        : KVFORGE_UNWRAP tiles                                               \
+        : "l"(a), "l"(b), "r"(static_cast<u32>(keep))                        \
+        : "memory");                                                         \
+  }
 #define KVFORGE_WGMMA(kN, places, tiles, ...)                      \
   template <>                                                      \
   struct Wgmma<kN> {                                               \
     KVFORGE_WGMMA_OF(F16, "f16", kN, places, tiles, __VA_ARGS__)   \
     KVFORGE_WGMMA_OF(Bf16, "bf16", kN, places, tiles, __VA_ARGS__) \
+    KVFORGE_WGMMA_E4M3(kN, places, tiles, __VA_ARGS__)             \
   };
 
 KVFORGE_WGMMA(64,
@@ -202,6 +239,7 @@ KVFORGE_WGMMA(256,
 
 #undef KVFORGE_WGMMA
 #undef KVFORGE_WGMMA_OF
+#undef KVFORGE_WGMMA_E4M3
 #undef KVFORGE_UNWRAP
 #undef KVFORGE_TILES
 #undef KVFORGE_PLACES_0

@@ -1,11 +1,12 @@
 // How shared memory holds an operand of a warpgroup's matrix product: the
 // descriptor of PTX's "asynchronous warpgroup level matrix shared memory
 // layout", swizzled by 128 bytes: bits 4 to 6 of an address are combined with
-// bits 7 to 9. Elements have 16 bits.
+// bits 7 to 9. Elements have 16 bits, or 8 and are by depth.
 //
-//   by depth    a row of the operand is 64 neighbours along the sum, 128 bytes;
-//               eight rows follow each other, the next eight `stride_bytes` on.
-//               16 further along the sum: the address + 32
+//   by depth    a row of the operand is 64 neighbours along the sum, of 8 bits
+//               128, in 128 bytes; eight rows follow each other, the next eight
+//               `stride_bytes` on. A product's 16, or 32, further along the
+//               sum: the address + 32
 //   by row      a line is 64 neighbouring rows of the operand at one place of
 //               the sum; eight places follow each other, the next eight
 //               `stride_bytes` on, the next 64 rows `leading_bytes` on

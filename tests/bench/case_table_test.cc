@@ -124,6 +124,15 @@ TEST(SelectCases, SpecialiseRunsOnlyByName) {
   EXPECT_THAT(Names({"specialise"}), Contains("specialise/extend/e4m3_row"));
 }
 
+TEST(SelectCases, Fp8RunsOnlyByName) {
+  EXPECT_THAT(Names({}), Not(Contains(StartsWith("extend-fp8"))));
+  EXPECT_THAT(Names({"extend-fp8"}),
+              Contains("extend-fp8/e4m3_row/d128/g4/page16/b1/q8192/kv8192"));
+  const std::vector<BenchCase> cases = *SelectCases({"extend-fp8"});
+  EXPECT_EQ(cases[0].Spec().Text(),
+            "extend/e4m3_row/d128/g4/page16/bf16/compute=fp8");
+}
+
 TEST(SelectCases, RefusesWhatNamesNothing) {
   const auto cases = SelectCases({"launch", "decode/e9m9"});
   ASSERT_TRUE(absl::IsInvalidArgument(cases.status()));

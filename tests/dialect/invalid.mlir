@@ -17,8 +17,8 @@ kv.kernel @a {
 // -----
 
 kv.kernel @a {
-  // expected-error @below {{mat of e4m3 does not exist; elements of mat: f32, bf16, f16}}
-  %q = kv.load_q : !kv.mat<m x d, e4m3>
+  // expected-error @below {{mat of e5m2 does not exist; elements of mat: f32, bf16, f16, e4m3}}
+  %q = kv.load_q : !kv.mat<m x d, e5m2>
   kv.yield
 }
 
@@ -160,7 +160,7 @@ kv.kernel @a {
 
 kv.kernel @a {
   %q = kv.load_q : !kv.mat<m x d, bf16>
-  // expected-error @below {{result is '!kv.mat<m x d, f32>', not 'm x d' of f16 or bf16}}
+  // expected-error @below {{result is '!kv.mat<m x d, f32>', not 'm x d' of f16 or bf16 or e4m3}}
   %n = kv.narrow %q : !kv.mat<m x d, bf16> -> !kv.mat<m x d, f32>
   kv.yield
 }

@@ -47,6 +47,7 @@ Tile TileFor(const KernelSpec& spec) {
     case KernelKind::kDecode:
       return {8, 64, 2, 4};
     case KernelKind::kExtend:
+      if (spec.compute == Compute::kFp8) return {128, 128, 4, 8, true};
       return {64, 32, 2, 4};
     case KernelKind::kMerge:
       return {4, 0, 1, 4};
@@ -85,6 +86,18 @@ TEST(EmitWarpgroups, NamesTheirTemplate) {
   EXPECT_THAT(text->source,
               HasSubstr("\n#include \"kernels/extend_warpgroups.cuh\"\n"));
   EXPECT_THAT(text->source, Not(HasSubstr("kernels/extend.cuh")));
+}
+
+TEST(EmitFp8, NamesItsTemplateAndLeavesCodesAsTheyAre) {
+  const std::string text =
+      Emit("extend/e4m3_row/d128/g4/page16/bf16/compute=fp8", "sm_90");
+  EXPECT_THAT(text, HasSubstr("\n#include \"kernels/extend_fp8.cuh\"\n"));
+  EXPECT_THAT(text, HasSubstr("using ScoreOperand = formats::E4m3Operand;"));
+  EXPECT_THAT(text, HasSubstr("constexpr bool kScoreIsProduct = true;"));
+  EXPECT_THAT(text, Not(HasSubstr("ToF16")));
+  EXPECT_THAT(Emit("extend/e4m3_row/d128/g4/page16/bf16/compute=fp8/softcap=30",
+                   "sm_90"),
+              HasSubstr("constexpr bool kScoreIsProduct = false;"));
 }
 
 struct GoldenCase {
@@ -132,6 +145,11 @@ std::vector<GoldenCase> GoldenCases() {
            "merge/d64/f32",
        }) {
     cases.push_back({spec, "sm_80"});
+  }
+  for (const char* spec : {"extend/e4m3_row/d128/g4/page16/bf16/compute=fp8",
+                           "extend/e4m3_head/d128/g4/page16/bf16/compute=fp8/"
+                           "softcap=30/v=e4m3_row"}) {
+    cases.push_back({spec, "sm_90"});
   }
   for (const char* kernel : {"decode", "extend"}) {
     cases.push_back({absl::StrCat(kernel, "/e4m3_row/d64/g4/page16/bf16/score=",

@@ -194,5 +194,27 @@ TEST(Accumulators, OfALaterGroupStayUnderWay) {
   }
 }
 
+// Sums of 8-bit products keep 13 bits behind the first of the largest term: 32
+// times 1 is nothing beside 2^14, and is not lost beside 2^13.
+TEST(Accumulators, OfEightBitProductsAreNarrow) {
+  const auto module = LoadTestKernel(absl::StrCat(
+      kOperands,
+      "BlockSync();\nfor (int i = t; i < 4096; i += 128) {\n"
+      "  StoreShared<u32>(SharedBase() + 4 * i, 0x38383838u);\n}\n"
+      "d[0][0] = 16384.0f;\nd[0][1] = 8192.0f;\n"
+      "AsyncFence();\nBlockSync();\nWgmmaBegin();\n"
+      "Wgmma<64>::E4m3(d, a, b, true);\nWgmmaCommit();\nWgmmaWait<0>(d);\n"
+      "args.out[2 * t] = Bits(d[0][0]);\n"
+      "args.out[2 * t + 1] = Bits(d[0][1]);"));
+  ASSERT_TRUE(module.ok()) << module.status();
+  const auto out =
+      RunTestKernel(**module, {.threads = 128, .shared_bytes = 16384}, 0);
+  ASSERT_TRUE(out.ok()) << out.status();
+  for (int t = 0; t < 128; ++t) {
+    EXPECT_EQ((*out)[2 * t], 0x46800000u);      // 16384
+    EXPECT_EQ((*out)[2 * t + 1], 0x46008000u);  // 8224
+  }
+}
+
 }  // namespace
 }  // namespace kvforge

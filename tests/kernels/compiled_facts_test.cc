@@ -148,6 +148,37 @@ TEST(CompiledFacts, TilesOfWarpgroupsMeetTheModelAndDoNotSpill) {
   EXPECT_EQ(compiled, 11 * 3 - 1);
 }
 
+// Likewise of every kernel with compute=fp8, in every tile.
+TEST(CompiledFacts, Fp8MeetsTheModelAndDoesNotSpill) {
+  const GpuTarget& gpu = **FindTarget("sm_90");
+  for (const char* features :
+       {"/e4m3_row/d128/g4/page16/bf16/compute=fp8",
+        "/e4m3_head/d128/g7/page1/f16/compute=fp8/softcap=30/sinks=1/window=99",
+        "/e4m3_tensor/d128/g1/page48/f32/alibi=1/compute=fp8/mask=custom",
+        "/e4m3_row/d128/g8/page64/bf16/alibi=1/compute=fp8/mask=custom/out=f32/"
+        "softcap=30/sinks=1/v=e4m3_tensor/window=99",
+        "/e4m3_tensor/d128/g4/page16/bf16/compute=fp8/mask=full/v=e4m3_row"}) {
+    const absl::StatusOr<KernelSpec> spec =
+        ParseSpec(absl::StrCat("extend", features));
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    for (const TileCandidate& candidate : TileLadder(*spec, gpu)) {
+      ASSERT_EQ(candidate.refused, "") << features;
+      const auto entry =
+          TestEngine().Compile(*spec, candidate.tile, gpu, "cuda");
+      if (absl::IsUnavailable(entry.status())) {
+        GTEST_SKIP() << "compute=fp8 was not compiled: " << entry.status();
+      }
+      ASSERT_TRUE(entry.ok()) << entry.status();
+      const LaunchFacts& facts = (*entry)->facts;
+      EXPECT_EQ(facts.dynamic_shared_bytes, candidate.shared_bytes) << features;
+      EXPECT_EQ(facts.block_threads, 384) << features;
+      EXPECT_EQ(facts.registers, 65536 / 384 / 8 * 8) << features;
+      EXPECT_EQ(facts.local_bytes, 0)
+          << features << " " << candidate.tile.Text();
+    }
+  }
+}
+
 std::vector<PointFacts> CompilePoints(
     const std::vector<CompiledPoint>& points) {
   std::vector<PointFacts> facts(points.size());

@@ -128,6 +128,32 @@ kv.kernel @k {
          return CheckTile(*ParseSpec("decode/bf16/d128/g4/page16/bf16"),
                           {8, 32, 3, 4}, **FindTarget("sm_86"));
        }},
+      {"rules of a spec, what fp8 does not serve", Code::kUnimplemented,
+       "SPEC: compute=fp8 with format bf16 is not served",
+       [] {
+         return ParseSpec("extend/bf16/d128/g4/page16/bf16/compute=fp8")
+             .status();
+       }},
+      {"tile selector, what a GPU does not compute", Code::kUnimplemented,
+       "compute=fp8 needs products of warpgroups of 8-bit floats",
+       [] {
+         return SelectTile(
+                    *ParseSpec(
+                        "extend/e4m3_row/d128/g4/page16/bf16/compute=fp8"),
+                    TinyGpu())
+             .status();
+       }},
+      {"kv-lower-codec, what a GPU does not compute", Code::kInvalidArgument,
+       "has no products that take codes of e4m3 undecoded",
+       [] {
+         return RunPass(
+             createKvLowerCodec({.gpu = "sm_89"}),
+             "kv.kernel @k "
+             "spec(\"extend/e4m3_row/d128/g4/page16/bf16/compute=fp8\") {\n"
+             "  %c = kv.load_codes \"k\" : !kv.codes<n x d, e4m3>\n"
+             "  %k = kv.decode %c : (!kv.codes<n x d, e4m3>) -> "
+             "!kv.mat<n x d, f32>\n  kv.yield\n}\n");
+       }},
       {"tile selector", Code::kResourceExhausted, "no tile fits; the smallest",
        [] {
          return SelectTile(*ParseSpec("extend/bf16/d512/g4/page16/bf16"),

@@ -15,8 +15,15 @@ kv.kernel @format spec("decode/mxfp8/d80/g4/page16/bf16") {
 
 // -----
 
-// A feature that the grammar knows and no kernel has.
+// What another kernel computes with.
 // expected-error @below {{named but not served in this version}}
 kv.kernel @feature spec("decode/bf16/d128/g4/page16/bf16/compute=fp8") {
+  kv.yield
+}
+
+// -----
+
+// expected-error @below {{extend/e4m3_row/d128/g4/page16/bf16/compute=fp8 on sm_80: compute=fp8 needs products of warpgroups of 8-bit floats; GPUs that have them: sm_90; leave compute out}}
+kv.kernel @fp8 spec("extend/e4m3_row/d128/g4/page16/bf16/compute=fp8") {
   kv.yield
 }

@@ -57,6 +57,12 @@ INSTANTIATE_TEST_SUITE_P(
                  "extend/bf16/d64/g1/page1/bf16/alibi=1/mask=custom/sparse=16"},
         Spelling{"decode/f16/d64/g1/page1/f32/sinks",
                  "decode/f16/d64/g1/page1/f32/sinks=1"},
+        Spelling{"extend/e4m3_row/d128/g4/page16/bf16/v=e4m3_head/compute=fp8/"
+                 "alibi",
+                 "extend/e4m3_row/d128/g4/page16/bf16/alibi=1/compute=fp8/"
+                 "v=e4m3_head"},
+        Spelling{"extend/nvfp4/d64/g1/page1/bf16/compute=16bit",
+                 "extend/nvfp4/d64/g1/page1/bf16"},
         // keys at their default are left out
         Spelling{"decode/f16/d64/g1/page65536/f32/alibi=0/dv=64/mask=causal/"
                  "order=nhd/out=f32/q_max=1/sinks=0/softcap=0/sparse=0/v=f16/"
@@ -203,6 +209,26 @@ INSTANTIATE_TEST_SUITE_P(
                 "block, 1 to 65536"},
         Refusal{"decode/bf16/d64/g1/page1/bf16/compute=fp8", kUnserved,
                 "key 'compute' is named but not served in this version"},
+        Refusal{"store/e4m3_row/d128/g1/page1/bf16/compute=fp8", kUnserved,
+                "key 'compute' is named but not served in this version"},
+        Refusal{"extend/e4m3_row/d128/g1/page1/bf16/compute=int8", kInvalid,
+                "'compute=int8' has an unknown value; supported: 16bit, fp8"},
+        Refusal{"extend/mxfp8/d128/g1/page1/bf16/compute=fp8", kUnserved,
+                "compute=fp8 with format mxfp8 is not served; served: "
+                "e4m3_tensor, e4m3_head, e4m3_row; leave compute out"},
+        Refusal{"extend/e4m3_row/d128/g1/page1/bf16/compute=fp8/v=bf16",
+                kUnserved, "compute=fp8 with format bf16 is not served"},
+        Refusal{"extend/e4m3_channel/d128/g1/page1/bf16/compute=fp8", kUnserved,
+                "compute=fp8 with format e4m3_channel is not served"},
+        Refusal{"extend/e4m3_row/d64/g1/page1/bf16/compute=fp8", kUnserved,
+                "compute=fp8 with head_dim 64 is not served; served: head_dim "
+                "128"},
+        Refusal{"extend/e4m3_row/d128/g1/page1/bf16/compute=fp8/dv=64",
+                kUnserved, "compute=fp8 with head_dim 64 is not served"},
+        Refusal{"extend/e4m3_row/d128/g1/page1/bf16/compute=fp8/sparse=16",
+                kUnserved,
+                "compute=fp8 with sparse=16 is not served; served: "
+                "all keys, window and mask=custom"},
         Refusal{"decode/bf16/d64/g1/page1/bf16/score=abc", kInvalid,
                 "score 'abc'; supported: the digest of a score function, 32 "
                 "digits 0-9a-f; take what `kvforge score FILE` prints"},
@@ -281,6 +307,10 @@ KernelSpec RandomSpec(std::mt19937& rng) {
   if (spec.kernel == KernelKind::kDecode) {
     spec.q_max = 1 + below(kMaxDecodeTokens);
   }
+  if (spec.kernel == KernelKind::kExtend) {
+    spec.compute = Compute::kFp8;
+    if (!ValidateSpec(spec).ok()) spec.compute = Compute::k16Bit;
+  }
   return spec;
 }
 
@@ -355,6 +385,8 @@ TEST(ValidateSpec, FieldsTheTextDoesNotPrintStayAtTheirDefault) {
   wrong.push_back(sloped);
   wrong.push_back(sparse);
   wrong.push_back(scored);
+  wrong.push_back(*ParseSpec("decode/e4m3_row/d128/g4/page16/bf16"));
+  wrong.back().compute = Compute::kFp8;
   for (size_t i = 0; i < wrong.size(); ++i) {
     EXPECT_EQ(ValidateSpec(wrong[i]).code(), kInvalid) << i;
   }

@@ -125,6 +125,17 @@ INSTANTIATE_TEST_SUITE_P(
                   "extend/bf16/d192/g4/page16/bf16/dv=128/v=nvfp4_row",
                   {128, 64, 4, 8, true},
                   197728},
+        // q 16384; 4 of K's 16384 and 4 lanes * 36 * 4 of its terms, and of
+        // V's raw 16384 + 512; 2 of V's 16384 + 2 * 576; 12 barriers
+        BytesCase{"extend_fp8",
+                  "extend/e4m3_row/d128/g4/page16/bf16/compute=fp8",
+                  {128, 128, 4, 8, true},
+                  186976},
+        // without row scales: 16384 * (1 + 2 * 3 + 2) + 10 barriers
+        BytesCase{"extend_fp8_tensor",
+                  "extend/e4m3_tensor/d128/g4/page16/bf16/compute=fp8",
+                  {128, 128, 3, 8, true},
+                  147536},
         // which decode keeps in shared memory: 2 * 8 * 256 + 59952
         BytesCase{"decode_f32_query",
                   "decode/e4m3_row/d128/g4/page16/f32",
@@ -161,6 +172,15 @@ TEST(Registers, OfWarpgroupsAreAConsumers) {
   EXPECT_EQ(RegistersPerThread(Spec("extend/bf16/d128/g4/page16/bf16"),
                                {128, 64, 4, 8, true}),
             64 + 32 + 16 + 16 + 40);
+  // In fp8 64 for the output, 64 for scores, 32 for half a tile's product, 16
+  // for weights, and 40.
+  const KernelSpec fp8 =
+      Spec("extend/e4m3_row/d128/g4/page16/bf16/compute=fp8");
+  EXPECT_EQ(RegistersPerThread(fp8, {128, 128, 4, 8, true}),
+            64 + 64 + 32 + 16 + 40);
+  EXPECT_EQ(RegisterLimit(fp8, {128, 128, 4, 8, true}, **FindTarget("sm_90")),
+            216);
+  EXPECT_EQ(BlockThreads(fp8, {128, 128, 4, 8, true}), 384);
   // Minima of V take 24.
   EXPECT_EQ(RegistersPerThread(Spec("extend/int4_row/d64/g4/page16/bf16"),
                                {128, 64, 4, 8, true}),

@@ -255,6 +255,28 @@ TEST(CheckTile, RefusesWarpgroupsByName) {
               HasSubstr("works in no tile of warpgroups; extend does"));
 }
 
+TEST(CheckTile, TakesFp8InItsOwnTilesOnly) {
+  const KernelSpec spec =
+      Spec("extend/e4m3_row/d128/g4/page16/bf16/compute=fp8");
+  const absl::StatusOr<TileCandidate> chosen = SelectTile(spec, Gpu("sm_90"));
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_EQ(chosen->tile.Text(), "128x128/4/8/warpgroups");
+  EXPECT_TRUE(CheckTile(spec, {128, 128, 2, 8, true}, Gpu("sm_90")).ok());
+  for (const Tile& tile :
+       {Tile{128, 64, 2, 8}, Tile{128, 64, 4, 8, true},
+        Tile{128, 128, 5, 8, true}, Tile{128, 128, 1, 8, true}}) {
+    EXPECT_THAT(
+        std::string(CheckTile(spec, tile, Gpu("sm_90")).message()),
+        HasSubstr("supported: with compute=fp8 128x128, 2 to 4 stages, 8 "
+                  "warps, warpgroups"))
+        << tile.Text();
+  }
+  EXPECT_EQ(SelectTile(spec, Gpu("sm_100")).status().message(),
+            "extend/e4m3_row/d128/g4/page16/bf16/compute=fp8 on sm_100: "
+            "compute=fp8 needs products of warpgroups of 8-bit floats; GPUs "
+            "that have them: sm_90; leave compute out");
+}
+
 TEST(TileText, RoundTrips) {
   for (const Tile& tile : {Tile{128, 64, 2, 8}, Tile{16, 0, 1, 4},
                            Tile{8, 64, 3, 4}, Tile{128, 64, 4, 8, true}}) {

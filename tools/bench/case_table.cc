@@ -31,6 +31,7 @@ struct Family {
   std::vector<int> page_sizes;
   std::vector<Shape> shapes;
   bool by_default = true;
+  Compute compute = Compute::k16Bit;
 };
 
 std::vector<Family> Families() {
@@ -83,6 +84,16 @@ std::vector<Family> Families() {
        {4},
        {16, 64},
        {{1, 8192, 8192}}},
+      {CaseKind::kExtend,
+       KernelKind::kExtend,
+       {"e4m3_row"},
+       {128},
+       {4},
+       {16, 64},
+       {{1, 8192, 8192}, {1, 2048, 32768}, {1, 512, 32768}, {4, 2048, 2048}},
+       // Only sm_90 has it.
+       false,
+       Compute::kFp8},
       {CaseKind::kLaunch,
        KernelKind::kStore,
        {"e4m3_row"},
@@ -188,6 +199,7 @@ void Expand(const Family& family, std::vector<BenchCase>& cases) {
             added.kv_len = shape.kv_len;
             added.skew = shape.skew;
             added.by_default = family.by_default;
+            added.compute = family.compute;
             cases.push_back(added);
           }
         }
@@ -221,8 +233,9 @@ std::string BenchCase::Name() const {
       break;
   }
   std::string name =
-      absl::StrCat(KernelName(kernel), "/", format->name, "/d", head_dim, "/g",
-                   group, "/page", page_size, "/b", batch);
+      absl::StrCat(KernelName(kernel), compute == Compute::kFp8 ? "-fp8" : "",
+                   "/", format->name, "/d", head_dim, "/g", group, "/page",
+                   page_size, "/b", batch);
   if (kind == CaseKind::kExtend) absl::StrAppend(&name, "/q", q_len);
   absl::StrAppend(&name, "/kv", kv_len);
   if (skew > 1) absl::StrAppend(&name, "/skew", skew);
@@ -248,6 +261,7 @@ KernelSpec BenchCase::Spec() const {
   spec.head_dim = spec.v_head_dim = head_dim;
   spec.group = group;
   spec.page_size = page_size;
+  spec.compute = compute;
   return spec;
 }
 

@@ -4,6 +4,7 @@
 //   decode/e4m3_row/d128/g4/page16/b64/kv8192[/skew100]
 //   store/e4m3_row/d128/page16/t65536
 //   extend/e4m3_row/d128/g4/page16/b1/q2048/kv32768
+//   extend-fp8/e4m3_row/...        likewise, with compute=fp8
 //   launch/store                   host time of a run call
 //   prepare/decode/e4m3_row        from a cache to ready, in a fresh process
 //   fetch/decode/e4m3_row          of that what needs no GPU: read and verified
@@ -44,6 +45,7 @@ struct BenchCase {
   int kv_len = 0;  // tokens of each sequence; of store: tokens in all
   int skew = 1;    // the first sequence has this many times kv_len
   bool by_default = true;
+  Compute compute = Compute::k16Bit;  // of extend
 
   std::string Name() const;
   int num_q_heads() const;

@@ -67,6 +67,7 @@ absl::StatusOr<CaseOptions> CaseFor(const KernelSpec& spec, int num_kv_heads) {
   options.sinks = spec.sinks;
   options.alibi = spec.alibi;
   options.sparse_block = spec.sparse_block;
+  options.compute = spec.compute;
   options.query_type = spec.type;
   options.out_type = spec.out;
   return options;

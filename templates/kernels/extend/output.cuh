@@ -10,34 +10,39 @@ namespace kvforge::kernels {
 // The channels of the thread's row i as products of a warpgroup leave them:
 // column 8 n + j of V's images is channel j of the eight that lane n % 4 of a
 // converter read, of steps n / 4 * 2 and the next.
-__device__ __forceinline__ void StoreColumns(const AttentionArgs& args,
-                                             int kv_head, int t, int i,
-                                             float factor,
-                                             const ExtendState& state,
-                                             u8* out) {
-  using Element = spec::OutElement;
-  using Order = ops::ChannelOrder<VSide, spec::kValueDim>;
+struct OperandColumns {
+  static __device__ __forceinline__ void Store(const AttentionArgs& args,
+                                               int kv_head, int t, int i,
+                                               float factor,
+                                               const ExtendState& state,
+                                               u8* out) {
+    using Element = spec::OutElement;
+    using Order = ops::ChannelOrder<VSide, spec::kValueDim>;
 #pragma unroll
-  for (int n = 0; n < ExtendShape::kNTiles; ++n) {
-    const int channel = Order::ChannelOf(n / 4 * 2 + t / 2, n % 4) + t % 2 * 2;
-    float x[2];
+    for (int n = 0; n < ExtendShape::kNTiles; ++n) {
+      const int channel =
+          Order::ChannelOf(n / 4 * 2 + t / 2, n % 4) + t % 2 * 2;
+      float x[2];
 #pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      x[c] = state.out[i / 2][n][i % 2 * 2 + c] * factor;
-      if constexpr (VSide::kChannelScale) {
-        const float* scales =
-            formats::GivenChannelScales<spec::kValueDim>(args.v, kv_head);
-        x[c] *= arch::LoadGlobal<float>(scales + channel + c);
+      for (int c = 0; c < 2; ++c) {
+        x[c] = state.out[i / 2][n][i % 2 * 2 + c] * factor;
+        if constexpr (VSide::kChannelScale) {
+          const float* scales =
+              formats::GivenChannelScales<spec::kValueDim>(args.v, kv_head);
+          x[c] *= arch::LoadGlobal<float>(scales + channel + c);
+        }
       }
+      u32 words[Element::kBytes / 2];
+      Element::FromF32x2(x[0], x[1], words);
+      ops::StoreBytes<2 * Element::kBytes>(out + channel * Element::kBytes,
+                                           2 * Element::kBytes, words);
     }
-    u32 words[Element::kBytes / 2];
-    Element::FromF32x2(x[0], x[1], words);
-    ops::StoreBytes<2 * Element::kBytes>(out + channel * Element::kBytes,
-                                         2 * Element::kBytes, words);
   }
-}
+};
 
-// Normalises the warp's rows and writes them.
+// Normalises the warp's rows and writes them; Columns: of products of a
+// warpgroup.
+template <class Columns = OperandColumns>
 __device__ __forceinline__ void WriteRows(const AttentionArgs& args,
                                           const ops::Sequence& sequence,
                                           int warp, int lane,
@@ -99,7 +104,7 @@ __device__ __forceinline__ void WriteRows(const AttentionArgs& args,
     u8* out =
         args.out + token * args.out_token_stride + head * args.out_head_stride;
     if constexpr (spec::kWarpgroups) {
-      StoreColumns(args, sequence.kv_head, t, i, factor, state, out);
+      Columns::Store(args, sequence.kv_head, t, i, factor, state, out);
     }
 #pragma unroll
     for (int run = 0; run < (spec::kWarpgroups ? 0 : Shape::kRuns); ++run) {

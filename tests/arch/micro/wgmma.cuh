@@ -1,7 +1,7 @@
-// A warpgroup: the words of `in` are a's shared image (64 rows, 64 deep), b's
-// (kColumns, 64 deep), a's registers (4 steps, 128 threads, 4) and d (128
-// threads, kColumns / 2). out is d after four products, 16 deep each, the first
-// without what d held if kFresh. n: words of b's image.
+// A warpgroup: the words of `in` are a's shared image (64 rows, 128 bytes
+// deep), b's (kColumns, 128 bytes deep), a's registers (4 steps, 128 threads,
+// 4) and d (128 threads, kColumns / 2). out is d after four products, 32 bytes
+// deep each, the first without what d held if kFresh. n: words of b's image.
 #include "micro/args.cuh"
 
 namespace kvforge {
@@ -9,6 +9,19 @@ namespace kvforge {
 inline constexpr int kImageA = 64 * 128;
 inline constexpr int kImageB =
     (kByRow ? (kColumns + 63) / 64 * 64 : kColumns) * 128;
+
+template <class A>
+__device__ __forceinline__ void Product(float (&d)[kColumns / 8][4], const A& a,
+                                        u64 b, bool keep) {
+  using Wgmma = arch::Wgmma<kColumns>;
+  if constexpr (kElement == Element::F16) {
+    Wgmma::template F16<kByRow>(d, a, b, keep);
+  } else if constexpr (kElement == Element::Bf16) {
+    Wgmma::template Bf16<kByRow>(d, a, b, keep);
+  } else {
+    Wgmma::E4m3(d, a, b, keep);
+  }
+}
 
 }  // namespace kvforge
 
@@ -46,15 +59,9 @@ extern "C" __global__ void kvforge_kernel(
                : SharedMatrix(shared + kImageA + 32 * step, 16, 1024);
     const bool keep = !kFresh || step > 0;
     if constexpr (kSharedA) {
-      if constexpr (kBf16) {
-        Wgmma<kColumns>::Bf16<kByRow>(d, a_image, b_image, keep);
-      } else {
-        Wgmma<kColumns>::F16<kByRow>(d, a_image, b_image, keep);
-      }
-    } else if constexpr (kBf16) {
-      Wgmma<kColumns>::Bf16<kByRow>(d, a[step], b_image, keep);
+      Product(d, a_image, b_image, keep);
     } else {
-      Wgmma<kColumns>::F16<kByRow>(d, a[step], b_image, keep);
+      Product(d, a[step], b_image, keep);
     }
   }
   WgmmaCommit();
