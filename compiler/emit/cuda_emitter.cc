@@ -225,7 +225,10 @@ absl::StatusOr<std::string> EmitCuda(kv::KernelOp kernel,
   if (!parts.functions.empty()) absl::StrAppend(&text, "\n", parts.functions);
   absl::StrAppend(&text, "\n}  // namespace kvforge::spec\n\n");
   include(absl::StrCat("kernels/", KernelName(spec.kernel),
-                       tile.warpgroups ? "_warpgroups" : "", ".cuh"));
+                       tile.images       ? "_images"
+                       : tile.warpgroups ? "_warpgroups"
+                                         : "",
+                       ".cuh"));
   return text;
 }
 
