@@ -107,8 +107,10 @@ int ValueTermsBytes(const KernelSpec& spec, int keys) {
 int WarpgroupBytes(const KernelSpec& spec, const Tile& tile) {
   const int channels = std::max(spec.head_dim, spec.v_head_dim);
   const int image = channels / 64 * tile.block_n * 128;
-  const int terms = std::max(KeyTermsBytes(spec, tile.block_n),
-                             ValueTermsBytes(spec, tile.block_n));
+  const int key_terms = KeyTermsBytes(spec, tile.block_n);
+  const int value_terms = ValueTermsBytes(spec, tile.block_n);
+  const int terms =
+      tile.images ? key_terms + value_terms : std::max(key_terms, value_terms);
   const int raw = tile.block_n *
                   std::max(RowPitch(spec.k_format->CodeBytes(spec.head_dim)) +
                                SideScaleBytes(*spec.k_format, spec.head_dim),

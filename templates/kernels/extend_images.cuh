@@ -67,7 +67,7 @@ struct ImageFeeder {
     constexpr int kImage =
         kValues ? ImageSlot::kValuesBytes : ImageSlot::kKeysBytes;
     constexpr int kTerms =
-        kValues ? ImageSlot::kValueTermsBytes : ImageSlot::kKeyTermsBytes;
+        kValues ? 0 : ImageSlot::kKeyTermsBytes + ImageSlot::kValueTermsBytes;
     ring.WaitUntilFree(slot);
     const u32 filled = ring.Filled(slot);
     arch::ExpectBytes(filled, kImage + kTerms);

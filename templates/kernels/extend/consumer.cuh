@@ -97,6 +97,12 @@ struct Consumer {
   static constexpr int kStepTiles = Shape::kStepKeys / 8;
   static constexpr int kDepthSteps = ExtendRing::kKeys / 16;
 
+  // Whether weights can be worked out without looking for the largest score
+  // first.
+  static constexpr bool kOnePass = spec::kImages && Shape::kUniformInUnit &&
+                                   !Shape::kPicked && !Shape::kTwoPartWeights &&
+                                   !KSide::kRowMinimum && !VSide::kRowMinimum;
+
   const AttentionArgs& args;
   const ops::Sequence& sequence;
   const ExtendWork& work;
@@ -107,6 +113,9 @@ struct Consumer {
   ExtendState state;
   float s[ExtendRing::kKeys / 8][4];
   u32 weights[kDepthSteps][4];
+  // Terms of the next tile's first keys, read ahead of its dots (kOnePass).
+  static constexpr int kAhead = ExtendRing::kKeys / 32;
+  ops::RowTerms ahead[kAhead][2][2];
   u32 rest[Shape::kTwoPartWeights ? kDepthSteps : 1][4];
 
   // s = q K^T.
@@ -149,14 +158,83 @@ struct Consumer {
     }
   }
 
-  // Dots to weights. All of a tile's have one reference: first its scores, then
-  // the references, then the weights. The product of the tile before is under
-  // way until the weights are packed.
-  __device__ __forceinline__ void Weigh(int tile) {
-    const ExtendRing::Slot keys = {first_slot + 2 * tile};
-    const ExtendRing::Slot values = {first_slot + 2 * tile + 1};
-    const SlotTerms terms = {ring.Terms(keys), ring.Terms(values)};
-    const int first = work.begin + tile * ExtendRing::kKeys;
+  // Dots to weights by the references as they are, in one pass. False if some
+  // weight of the warpgroup could pass its range: the dots are lost then.
+  __device__ __forceinline__ bool WeighAtOnce(int tile, SlotTerms terms) {
+    // A thread's p of a row add up to no more than this, so that of equal
+    // scores none fails. The product with the factors is less than f16 holds.
+    constexpr float kMostP = ExtendRing::kKeys / 4;
+    constexpr float kMostFactor = 0x1.ffp10f;
+    static_assert(kMostP <= 32);
+    bool fails = false;
+    if constexpr (spec::kValueWeightScaled) {
+      const float largest = terms.LargestValue();
+#pragma unroll
+      for (int i = 0; i < ExtendState::kRows; ++i) {
+        fails |= !(largest * state.softmax[i].gain <= kMostFactor);
+      }
+    }
+    float sum[ExtendState::kRows] = {};  // of p in the unit of weights
+    constexpr int kTiles = ExtendRing::kKeys / 8;
+#pragma unroll
+    for (int n = 0; n < kTiles; n += 2) {
+      // Half of the keys is time enough for the product under way.
+      if (n == kTiles / 2) {
+        arch::WgmmaWait<0>(state.out[0]);
+        ReleaseValues(tile);
+      }
+      ops::RowTerms k_terms[2][2];
+      ops::RowTerms v_terms[2][2];
+      if (n / 2 < kAhead) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          k_terms[i / 2][i % 2] = ahead[n / 2 % kAhead][i / 2][i % 2];
+        }
+      } else {
+        terms.LoadKeyTerms(n, lane % 4, k_terms);
+      }
+      terms.LoadValueTerms(n, lane % 4, v_terms);
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+#pragma unroll
+        for (int i = 0; i < ExtendState::kRows; ++i) {
+          float p[2];
+#pragma unroll
+          for (int j = 0; j < 2; ++j) {
+            float& x = s[n + k][2 * i + j];
+            const float score =
+                spec::ScoreMap(x, 1.0f, k_terms[k][j].scale, 0.0f, 0.0f);
+            p[j] = arch::Exp2(
+                arch::Fma(score, state.Unit2(i), -state.softmax[i].ref2));
+            x = spec::ValueWeight(p[j], v_terms[k][j].scale);
+          }
+          sum[i] += p[0] + p[1];
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < ExtendState::kRows; ++i) {
+      sum[i] *= state.softmax[i].InverseGain();
+      fails |= !(sum[i] <= kMostP);
+    }
+    if (arch::NamedAny(kConsumerBarrier + warpgroup, ExtendRing::kGroupThreads,
+                       fails)) {
+      return false;
+    }
+#pragma unroll
+    for (int i = 0; i < ExtendState::kRows; ++i) {
+      state.softmax[i].sum += sum[i];
+    }
+    return true;
+  }
+
+  // Dots to weights where references may have to be raised: first a tile's
+  // scores, then the references, then the weights. `raise`: whether all
+  // references are to be. Whether some key is heavy; `factor`: for the output
+  // where `raised`.
+  __device__ __forceinline__ bool WeighInSteps(
+      int first, bool masked, SlotTerms terms, bool raise, bool& raised,
+      float (&factor)[ExtendState::kRows]) {
     StepTops tops;
     tops.Clear();
     tops.value = terms.LargestValue();
@@ -165,8 +243,7 @@ struct Consumer {
       MapScores(args, sequence, terms, key / 8, first + key, lane % 4, state,
                 Step(key));
     }
-    if (Shape::kPicked || first < work.common.first ||
-        first + ExtendRing::kKeys > work.common.end) {
+    if (masked) {
 #pragma unroll
       for (int key = 0; key < ExtendRing::kKeys; key += Shape::kStepKeys) {
         MaskScores(args, sequence, first + key, ~0u, lane % 4, state,
@@ -177,16 +254,13 @@ struct Consumer {
     for (int key = 0; key < ExtendRing::kKeys; key += Shape::kStepKeys) {
       FindTops(Step(key), tops);
     }
-    arch::MbarrierArrive(ring.Free(keys));
-    bool raised = false;
-    float factor[ExtendState::kRows];
     const bool heavy = Raise(
         tops, reinterpret_cast<const float(&)[1][ExtendRing::kKeys / 8][4]>(s),
         [&](int n, ops::RowTerms(&v_terms)[2][2]) {
           // Not all at once: registers are short.
           terms.LoadValueTerms(n, Anew(lane) % 4, v_terms);
         },
-        state,
+        raise, state,
         [&](const float(&factors)[ExtendState::kRows]) {
           raised = true;
 #pragma unroll
@@ -201,10 +275,53 @@ struct Consumer {
       }
       WeighScores(v_terms, Step(key), state);
     }
-    arch::WgmmaWait<0>(state.out[0]);
-    if (tile > 0)
+    return heavy;
+  }
+
+  // Of the tile before `tile`, whose output is done.
+  __device__ __forceinline__ void ReleaseValues(int tile) {
+    if (tile > 0) {
       arch::MbarrierArrive(
           ring.Free(ExtendRing::Slot{first_slot + 2 * tile - 1}));
+    }
+  }
+
+  // Dots to weights of V, packed. The product of the tile before is under way
+  // until they are.
+  __device__ __forceinline__ void Weigh(int tile) {
+    const ExtendRing::Slot keys = {first_slot + 2 * tile};
+    const ExtendRing::Slot values = {first_slot + 2 * tile + 1};
+    const SlotTerms terms = {ring.Terms(keys),
+                             spec::kImages
+                                 ? ring.Terms(keys) + ExtendRing::kKeyTermsBytes
+                                 : ring.Terms(values)};
+    const int first = work.begin + tile * ExtendRing::kKeys;
+    const bool masked = Shape::kPicked || first < work.common.first ||
+                        first + ExtendRing::kKeys > work.common.end;
+    bool raised = false;
+    bool heavy = false;
+    float factor[ExtendState::kRows];
+    bool weighed = false;
+    bool failed = false;
+    if constexpr (kOnePass) {
+      // A first tile has no references yet.
+      if (tile > 0 && !masked) {
+        weighed = WeighAtOnce(tile, terms);
+        if (!weighed) {
+          failed = true;
+          arch::WgmmaBegin();
+          AskForScores(keys);
+          arch::WgmmaCommit();
+          arch::WgmmaWait<0>(s, state.out[0]);
+        }
+      }
+    }
+    if (!weighed) {
+      heavy = WeighInSteps(first, masked, terms, failed, raised, factor);
+    }
+    arch::MbarrierArrive(ring.Free(keys));
+    arch::WgmmaWait<0>(state.out[0]);
+    if (!weighed && !failed) ReleaseValues(tile);
     if (raised) ScaleOutput(factor, state);
 #pragma unroll
     for (int n = 0; n < ExtendRing::kKeys / 8; n += 2) {
@@ -214,6 +331,9 @@ struct Consumer {
     if constexpr (Shape::kTwoPartWeights) {
       // What its weights lose is multiplied by all or by none.
       if (arch::NamedAny(kConsumerBarrier + warpgroup, 128, heavy)) {
+        if (spec::kImages) {
+          arch::MbarrierWait(ring.Filled(values), values.Phase());
+        }
         arch::WgmmaBegin();
         AskForOutput(rest, values);
         arch::WgmmaCommit();
@@ -265,8 +385,14 @@ struct Consumer {
 #pragma unroll 1
     for (int tile = 0;; ++tile) {
       const ExtendRing::Slot values = {first_slot + 2 * tile + 1};
-      arch::MbarrierWait(ring.Filled(values), values.Phase());
+      // With images V's terms come with K's.
+      if (!spec::kImages) {
+        arch::MbarrierWait(ring.Filled(values), values.Phase());
+      }
       Weigh(tile);
+      if (spec::kImages) {
+        arch::MbarrierWait(ring.Filled(values), values.Phase());
+      }
       if (tile + 1 == work.tiles) break;
       keys = {first_slot + 2 * tile + 2};
       arch::MbarrierWait(ring.Filled(keys), keys.Phase());
@@ -277,6 +403,12 @@ struct Consumer {
       AskForOutput(weights, values);
       arch::WgmmaCommit();
       PassTurn(warpgroup);
+      if constexpr (kOnePass) {
+#pragma unroll
+        for (int i = 0; i < kAhead; ++i) {
+          SlotTerms::Load<KSide>(ring.Terms(keys), 2 * i, lane % 4, ahead[i]);
+        }
+      }
       arch::WgmmaWait<1>(s);
     }
     const ExtendRing::Slot last = {first_slot + 2 * work.tiles - 1};

@@ -45,6 +45,9 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
   const float sign = signed_uniform < 0 ? -1.0f : 1.0f;
   const u32 flip = signed_uniform < 0 ? 0x80008000u : 0;
   state.first_row = row0 + row_warp * Shape::kWarpRows + g;
+  // Steps at a time. With images this runs for every item, and nothing hides
+  // the time of its loads.
+  constexpr int kUnroll = spec::kImages ? 8 : 4;
   // One body for all rows: it is long, and runs once.
 #pragma unroll 1
   for (int i = 0; i < ExtendState::kRows; ++i) {
@@ -57,11 +60,11 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
     ops::PowerOfTwo scale = {1.0f, 1.0f};
     if constexpr (spec::kScaleQueryRows) {
       scale = ops::Normalizer(
-          ops::QueryAmax<spec::QueryElement, Shape::KOrder>(query, t));
+          ops::QueryAmax<spec::QueryElement, Shape::KOrder, kUnroll>(query, t));
     }
     if (warp < Shape::kRowWarps) {
       const int m_tile = block_row / 16;
-#pragma unroll 4
+#pragma unroll kUnroll
       for (int step = 0; step < Shape::KOrder::kSteps; ++step) {
         u32 words[Shape::kQueryParts][2];
         ops::QueryStep<spec::QueryElement, spec::ScoreOperand, Shape::KOrder>(

@@ -49,8 +49,11 @@ struct ExtendRing {
   static constexpr int kValueTermsBytes =
       kValuePlanes * kPlaneBytes +
       (kValuePlanes > 0 ? (4 * Shape::kGroups + 15) / 16 * 16 : 0);
+  // Images come with the terms of both sides in K's slot.
   static constexpr int kTermsBytes =
-      kKeyTermsBytes > kValueTermsBytes ? kKeyTermsBytes : kValueTermsBytes;
+      spec::kImages                       ? kKeyTermsBytes + kValueTermsBytes
+      : kKeyTermsBytes > kValueTermsBytes ? kKeyTermsBytes
+                                          : kValueTermsBytes;
   static constexpr int kSlots = spec::kStages;
   static constexpr int kRaws = spec::kImages ? 0 : 3;
   static constexpr int kRawBytes =

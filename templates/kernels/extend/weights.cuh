@@ -182,16 +182,16 @@ __device__ __forceinline__ void RaiseReferences(
   }
 }
 
-// Raises references that scores `s` pass, and hands the factors for what was
-// accumulated to `rescale`. Whether some key is heavy for a row of the warp
-// (kTwoPartWeights only).
+// Raises references that scores `s` pass, or all if `always`, and hands the
+// factors for what was accumulated to `rescale`. Whether some key is heavy for
+// a row of the warp (kTwoPartWeights only).
 template <int kTiles, class ValueTerms, class Rescale>
 __device__ __forceinline__ bool Raise(
     const StepTops& tops, const float (&s)[ExtendShape::kMTiles][kTiles][4],
-    ValueTerms v_terms, ExtendState& state, Rescale rescale) {
+    ValueTerms v_terms, bool always, ExtendState& state, Rescale rescale) {
   using Shape = ExtendShape;
   constexpr bool kScaled = spec::kValueWeightScaled;
-  bool raise = false;
+  bool raise = always;
   bool heavy = false;
   // No weight is larger than the largest p with the largest factor.
   const float value2 = kScaled ? arch::Log2(tops.value) : 0.0f;
@@ -308,7 +308,7 @@ __device__ __forceinline__ bool Weights(
           terms[j / 2][j % 2] = v_terms[n / 2][j / 2][j % 2];
         }
       },
-      state,
+      /*always=*/false, state,
       [&](const float(&factor)[ExtendState::kRows]) {
         if constexpr (!ExtendShape::kWeightBlocks) ScaleOutput(factor, state);
       });
