@@ -307,6 +307,7 @@ absl::StatusOr<std::shared_ptr<PreparedKernel>> Engine::Load(
   kernel->tile_ = tile;
   kernel->seed_ = options_.seed;
   kernel->has_tensor_copies_ = gpu_.has_tensor_copies;
+  kernel->multiprocessors_ = multiprocessors_;
   if (device_ != nullptr) {
     ASSIGN_OR_RETURN(kernel->cuda_,
                      Module::Load(device_, entry->payload, entry->symbol,

@@ -103,6 +103,9 @@ class PreparedKernel {
   absl::Status Launch(int64_t blocks, const void* args, size_t args_bytes,
                       void* stream) const;
 
+  // Of the kernel's GPU.
+  int multiprocessors() const { return multiprocessors_; }
+
   // Whether the kernel's GPU has tensor copies.
   bool has_tensor_copies() const { return has_tensor_copies_; }
   // The map that this kernel's tensor copies read. Kept for further launches:
@@ -123,6 +126,7 @@ class PreparedKernel {
   std::unique_ptr<HostKernel> host_;
   uint64_t seed_ = 0;
   bool has_tensor_copies_ = false;
+  int multiprocessors_ = 1;
   mutable std::mutex maps_mutex_;
   mutable absl::flat_hash_map<TensorBox, TensorMap> maps_;  // by maps_mutex_
   mutable std::atomic<uint64_t> launches_ = 0;

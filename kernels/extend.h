@@ -37,6 +37,14 @@
 // from several threads. Access widths, and decode's own fields of `args` are
 // this call's to fill in.
 //
+// A kernel in a tile of images (Tile::images) decodes the visible keys once
+// into a workspace of 16-bit operands and attends to those: faster where many
+// query tokens share them, for more memory. Others take no workspace.
+//
+//   workspace   ExtendWorkspaceBytes bytes, 128-byte aligned, of one call at a
+//               time; may hold anything. Where sequences have more keys than it
+//               was sized for, the rows that miss some become NaN
+//
 // Errors  kInvalidArgument  a pointer, alignment, count or stride rule above is
 //                           broken; nothing was launched
 // Source  online softmax: arXiv:1805.02867, section 3. Oracle:
@@ -44,15 +52,35 @@
 #ifndef KVFORGE_KERNELS_EXTEND_H_
 #define KVFORGE_KERNELS_EXTEND_H_
 
+#include <cstdint>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kernels/engine.h"
 #include "templates/kernels/attention_args.h"
 
 namespace kvforge {
 
+struct ExtendSizes {
+  int batch = 0;
+  int num_kv_heads = 0;
+  int64_t kv_tokens = 0;  // at most, of all sequences together
+};
+
+// Bytes of workspace of launches of such sizes; 0 for a kernel that takes none.
+int64_t ExtendWorkspaceBytes(const PreparedKernel& extend,
+                             const ExtendSizes& sizes);
+
+// The tile in which extend of `spec` attends to images in a workspace, for
+// Engine::Prepare. kResourceExhausted where there is none, with the reason:
+// Engine::Prepare(spec) serves then.
+absl::StatusOr<Tile> ImagesTile(const Engine& engine, const KernelSpec& spec);
+
 struct ExtendParams {
   AttentionArgs args = {};
   int num_q_heads = 0;  // args.num_kv_heads * the spec's group
+  void* workspace = nullptr;
+  int64_t workspace_bytes = 0;
 };
 
 absl::Status RunExtend(const PreparedKernel& kernel, const ExtendParams& params,

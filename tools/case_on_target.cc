@@ -170,7 +170,15 @@ absl::Status CaseOnTarget::Store(const PreparedKernel& kernel,
 absl::Status CaseOnTarget::Extend(const PreparedKernel& kernel,
                                   const AttentionArgs& args) {
   RETURN_IF_ERROR(PoisonOutputs());
-  RETURN_IF_ERROR(RunExtend(kernel, {args, problem_.num_q_heads}, nullptr));
+  ExtendParams params = {args, problem_.num_q_heads};
+  ExtendSizes sizes = {args.batch, args.num_kv_heads};
+  for (const int kv_len : problem_.kv_lens) sizes.kv_tokens += kv_len;
+  params.workspace_bytes = ExtendWorkspaceBytes(kernel, sizes);
+  ASSIGN_OR_RETURN(
+      const TargetBuffer workspace,
+      TargetBuffer::Allocate(engine_, params.workspace_bytes, 128));
+  params.workspace = workspace.data();
+  RETURN_IF_ERROR(RunExtend(kernel, params, nullptr));
   return SynchronizeTarget(engine_, nullptr);
 }
 

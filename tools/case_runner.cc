@@ -129,14 +129,20 @@ class CaseRunner {
       return on_target.Extend(**kernel, on_target.AttentionArguments());
     });
     // compute=fp8 has no other tiles.
-    if (!warpgroups_ || (*kernel)->tile().warpgroups) return;
-    const auto tile = SelectWarpgroupTile(spec, engine_.gpu());
-    if (!tile.ok()) return;
-    const auto other = engine_.Prepare(spec, tile->tile);
-    if (!other.ok()) return AddUnprepared("warpgroups", other.status());
-    RunAttention(on_target, "warpgroups", /*padding_kept=*/true, [&] {
-      return on_target.Extend(**other, on_target.AttentionArguments());
-    });
+    if (!warpgroups_ || spec.compute == Compute::kFp8) return;
+    for (const bool images : {false, true}) {
+      const std::string name = images ? "images" : "warpgroups";
+      const auto tile = SelectWarpgroupTile(spec, engine_.gpu(), images);
+      if (!tile.ok()) continue;
+      const auto other = engine_.Prepare(spec, tile->tile);
+      if (!other.ok()) {
+        AddUnprepared(name, other.status());
+        continue;
+      }
+      RunAttention(on_target, name, /*padding_kept=*/true, [&] {
+        return on_target.Extend(**other, on_target.AttentionArguments());
+      });
+    }
   }
 
   void RunDecodeKernels(CaseOnTarget& on_target) {

@@ -124,9 +124,11 @@ int ListSpecs(const CheckFlags& flags) {
           if (kernel != KernelKind::kExtend || !flags.warpgroups) continue;
           const auto gpu = FindTarget(flags.engine.gpu);
           if (!gpu.ok()) continue;
-          const auto tile = SelectWarpgroupTile(*spec, **gpu);
-          if (!tile.ok()) continue;
-          needed.insert(absl::StrCat(spec->Text(), " ", tile->tile.Text()));
+          for (const bool images : {false, true}) {
+            const auto tile = SelectWarpgroupTile(*spec, **gpu, images);
+            if (!tile.ok()) continue;
+            needed.insert(absl::StrCat(spec->Text(), " ", tile->tile.Text()));
+          }
         }
       }
     }

@@ -53,6 +53,7 @@ bool IsProduct(const AttentionGraph::Ops& chain) {
 // The kernel's template.
 std::string TemplateOf(const KernelSpec& spec, const Tile& tile) {
   const absl::string_view variant = spec.compute == Compute::kFp8 ? "_fp8"
+                                    : tile.images                 ? "_images"
                                     : tile.warpgroups ? "_warpgroups"
                                                       : "";
   return absl::StrCat("kernels/", KernelName(spec.kernel), variant, ".cuh");

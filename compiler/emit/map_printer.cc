@@ -86,6 +86,7 @@ absl::StatusOr<std::string> PrintScoreMap(const AttentionGraph& graph,
                                           bool has_uniform) {
   std::string body = "  float s = dot;\n";
   bool uniform_pending = has_uniform;
+  bool uniform_last = true;
   const auto multiply_uniform = [&] {
     if (uniform_pending) absl::StrAppend(&body, "  s = s * uniform;\n");
     uniform_pending = false;
@@ -100,6 +101,7 @@ absl::StatusOr<std::string> PrintScoreMap(const AttentionGraph& graph,
       absl::StrAppend(&body, "  s = arch::Fma(q_sum, k_minimum, s);\n");
     } else {
       multiply_uniform();
+      uniform_last = false;
       const float cap =
           mlir::cast<kv::MapOp>(op).getSoftcap()->convertToFloat();
       absl::StrAppend(&body, "  s = formats::Softcap(s, ", FloatLiteral(cap),
@@ -113,7 +115,11 @@ absl::StatusOr<std::string> PrintScoreMap(const AttentionGraph& graph,
                       ",\n                          ",
                       Parameter("float", "q_sum", graph.k.row_minimum), ", ",
                       Parameter("float", "k_minimum", graph.k.row_minimum),
-                      ") {\n", body, "  return s;\n}\n");
+                      ") {\n", body,
+                      "  return s;\n}\n// Whether ScoreMap multiplies by "
+                      "`uniform` behind all else.\n"
+                      "constexpr bool kUniformLast = ",
+                      uniform_last ? "true" : "false", ";\n");
 }
 
 // The f32, i32 or i1 of an arith.constant as a literal.

@@ -56,6 +56,7 @@ void SpecBlock::AddTile(const KernelSpec& spec, const Tile& tile) {
   Constant("kWarps", tile.warps);
   if (spec.kernel == KernelKind::kExtend) {
     Constant("kWarpgroups", tile.warpgroups);
+    Constant("kImages", tile.images);
   }
 }
 

@@ -73,6 +73,9 @@ std::vector<Tile> ExtendTiles(const KernelSpec& spec, const GpuTarget& target) {
     for (const int block_n : {128, 64}) {
       for (const int stages : {4, 3}) {
         of_warpgroups.push_back({128, block_n, stages, 8, true});
+        if (TakesImages(spec)) {
+          of_warpgroups.push_back({128, block_n, stages, 8, true, true});
+        }
       }
     }
   }

@@ -26,9 +26,10 @@ constexpr int kDecodeRowTileRegisters = 32;  // softmax and scores of 8 rows
 // thread's rows, and what finds the keys.
 constexpr int kExtendFeatureRegisters = 8;   // of 32 rows a warp
 constexpr int kDecodeFeatureRegisters = 16;  // of 8 rows
-// kConsumerRegisters of kernels/extend_warpgroups.cuh, and what a consumer
-// takes besides its fragments.
-constexpr int kWarpgroupConsumerRegisters = 200;
+// kConsumerRegisters of kernels/extend_warpgroups.cuh and extend_images.cuh,
+// and what a consumer takes besides its fragments.
+constexpr int kWarpgroupConsumerRegisters = 216;
+constexpr int kImagesConsumerRegisters = 232;
 constexpr int kWarpgroupOtherRegisters = 40;
 constexpr int kWarpgroupMinimumRegisters = 24;
 constexpr int kWarpgroupFeatureRegisters = 8;
@@ -94,21 +95,36 @@ int KeyCodesBytes(const KernelSpec& spec, int keys, int unit) {
                  unit);
 }
 
+// Row terms of a slot of `keys` keys: a plane of scales and one of minima, each
+// four runs of a fourth of the keys and a pad; of V then a factor for each 16
+// keys.
+int KeyTermsBytes(const KernelSpec& spec, int keys) {
+  return spec.k_format->RowScaleBytes() * (keys + 16);
+}
+int ValueTermsBytes(const KernelSpec& spec, int keys) {
+  const int planes = spec.v_format->RowScaleBytes() * (keys + 16);
+  return planes == 0 ? 0 : planes + RoundUp(keys / 16 * 4, 16);
+}
+
 // Slots of images, 128 bytes for 64 channels of a key, and of row terms, alike
-// for K and V; q; two raw places as asynchronous copies fill them; barriers.
+// for K and V; q; barriers. Raw places as asynchronous copies fill them, or
+// items of work and their barriers where images come from a workspace.
 int WarpgroupBytes(const KernelSpec& spec, const Tile& tile) {
   const int channels = std::max(spec.head_dim, spec.v_head_dim);
   const int image = channels / 64 * tile.block_n * 128;
-  const int terms = tile.block_n * std::max(spec.k_format->RowScaleBytes(),
-                                            spec.v_format->RowScaleBytes());
+  const int key_terms = KeyTermsBytes(spec, tile.block_n);
+  const int value_terms = ValueTermsBytes(spec, tile.block_n);
+  const int terms =
+      tile.images ? key_terms + value_terms : std::max(key_terms, value_terms);
   const int raw = tile.block_n *
                   std::max(RowPitch(spec.k_format->CodeBytes(spec.head_dim)) +
                                SideScaleBytes(*spec.k_format, spec.head_dim),
                            RowPitch(spec.v_format->CodeBytes(spec.v_head_dim)) +
                                SideScaleBytes(*spec.v_format, spec.v_head_dim));
-  constexpr int kRawPlaces = 2;
-  return QueryBytes(spec, tile) + tile.stages * (image + terms) +
-         kRawPlaces * raw + 8 * (2 * tile.stages + 2 * kRawPlaces);
+  constexpr int kRawPlaces = 3;
+  constexpr int kItemBytes = 2 * (2 * 8 + 16);
+  return QueryBytes(spec, tile) + tile.stages * (image + terms + 2 * 8) +
+         (tile.images ? kItemBytes : kRawPlaces * raw);
 }
 
 // compute=fp8: a slot of K's codes and, rows of it being channels, one of V's;
@@ -231,14 +247,15 @@ int BlockThreads(const KernelSpec& spec, const Tile& tile) {
   if (spec.kernel == KernelKind::kDecode) {
     warps += tile.warps >= 4 ? 4 : 2;
   }
-  // Warpgroups that copy and convert, or in fp8 one that does both.
-  if (tile.warpgroups) warps += IsFp8(spec) ? 4 : 8;
+  // One that fills slots.
+  if (tile.warpgroups) warps += 4;
   return warps * kWarpLanes;
 }
 
 int RegisterLimit(const KernelSpec& spec, const Tile& tile,
                   const GpuTarget& target) {
   if (IsFp8(spec)) return kFp8ConsumerRegisters;
+  if (tile.images) return kImagesConsumerRegisters;
   if (tile.warpgroups) return kWarpgroupConsumerRegisters;
   const int share = target.registers_per_sm / BlockThreads(spec, tile);
   return std::min(kMaxRegisters, share / kRegisterUnit * kRegisterUnit);
@@ -246,6 +263,13 @@ int RegisterLimit(const KernelSpec& spec, const Tile& tile,
 
 int DecodeHeadsPerBlock(const KernelSpec& spec, const Tile& tile) {
   return DecodeQueryInShared(spec) ? 1 : tile.warps & -tile.warps;
+}
+
+int64_t ImageSlotBytes(const KernelSpec& spec, const Tile& tile) {
+  return RoundUp(tile.block_n * (spec.head_dim + spec.v_head_dim) * 2 +
+                     KeyTermsBytes(spec, tile.block_n) +
+                     ValueTermsBytes(spec, tile.block_n),
+                 128);
 }
 
 int ExtendDimSplit(int v_head_dim) {
@@ -268,6 +292,10 @@ bool TakesWarpgroups(const KernelSpec& spec) {
          spec.k_format->block_scale != BlockScale::kUe8m0 &&
          spec.v_format->block_scale != BlockScale::kUe8m0 &&
          spec.sparse_block == 0;
+}
+
+bool TakesImages(const KernelSpec& spec) {
+  return TakesWarpgroups(spec) && spec.mask != MaskKind::kCustom;
 }
 
 int StoreRowsPerWarp(const KernelSpec& spec) {

@@ -23,6 +23,8 @@
 #ifndef KVFORGE_COMPILER_TILE_MEMORY_MODEL_H_
 #define KVFORGE_COMPILER_TILE_MEMORY_MODEL_H_
 
+#include <cstdint>
+
 #include "compiler/spec/kernel_spec.h"
 #include "compiler/target/target.h"
 #include "compiler/tile/tile.h"
@@ -63,6 +65,13 @@ int ExtendWarpRows(const KernelSpec& spec, const Tile& tile);
 // whole 128-byte lines of operands whose rows fit the registers, scales that an
 // operand or a score takes, keys one after the other.
 bool TakesWarpgroups(const KernelSpec& spec);
+
+// Whether that text also takes its keys from images in a workspace.
+bool TakesImages(const KernelSpec& spec);
+
+// Bytes of that workspace for block_n keys of one kv head: K and V as 16-bit
+// operands, and their row terms.
+int64_t ImageSlotBytes(const KernelSpec& spec, const Tile& tile);
 
 // Cache rows one warp of the store kernel writes at a time: each lane takes 16
 // elements, a row a power of two of lanes.

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kMaxNumber = 4096;  // more than any tile has
 constexpr absl::string_view kWarpgroups = "warpgroups";
+constexpr absl::string_view kImages = "images";
 
 // Digits only, at most kMaxNumber.
 bool ReadNumber(absl::string_view text, int low, int* value) {
@@ -28,13 +29,17 @@ bool ReadNumber(absl::string_view text, int low, int* value) {
 
 std::string Tile::Text() const {
   return absl::StrCat(block_m, "x", block_n, "/", stages, "/", warps,
-                      warpgroups ? absl::StrCat("/", kWarpgroups) : "");
+                      images       ? absl::StrCat("/", kImages)
+                      : warpgroups ? absl::StrCat("/", kWarpgroups)
+                                   : "");
 }
 
 absl::StatusOr<Tile> ParseTile(absl::string_view text) {
   Tile tile;
   const std::vector<absl::string_view> parts = absl::StrSplit(text, '/');
-  tile.warpgroups = parts.size() == 4 && parts[3] == kWarpgroups;
+  tile.images = parts.size() == 4 && parts[3] == kImages;
+  tile.warpgroups =
+      tile.images || (parts.size() == 4 && parts[3] == kWarpgroups);
   if (parts.size() == 3 || tile.warpgroups) {
     const std::vector<absl::string_view> blocks = absl::StrSplit(parts[0], 'x');
     if (blocks.size() == 2 && ReadNumber(blocks[0], 1, &tile.block_m) &&
@@ -48,8 +53,8 @@ absl::StatusOr<Tile> ParseTile(absl::string_view text) {
       "tile '", Shown(text),
       "' cannot be read; supported: "
       "BLOCK_MxBLOCK_N/STAGES/WARPS, such as 128x64/2/8, each at most ",
-      kMaxNumber, ", and /", kWarpgroups,
-      " behind it or not; write it in this form"));
+      kMaxNumber, ", and /", kWarpgroups, " or /", kImages,
+      " behind it or neither; write it in this form"));
 }
 
 }  // namespace kvforge

@@ -17,6 +17,7 @@ namespace kvforge {
 //         own pipeline of `stages` steps of 16 keys
 // extend  block_m = query rows per block, block_n = keys per step of the block;
 //         with `warpgroups` warps are consumers, stages slots of one side
+//         of the keys
 // merge   block_m = output rows per block, block_n = 0, stages = 1
 struct Tile {
   int block_m = 0;
@@ -25,8 +26,12 @@ struct Tile {
   int warps = 4;
   // extend only: kernels/extend_warpgroups.cuh, on GPUs that have its products.
   bool warpgroups = false;
+  // With warpgroups: kernels/extend_images.cuh, whose launches take a
+  // workspace.
+  bool images = false;
 
-  // "128x64/2/8": block_m x block_n / stages / warps; "128x64/4/8/warpgroups".
+  // "128x64/2/8": block_m x block_n / stages / warps; "128x64/4/8/warpgroups",
+  // "128x128/4/8/images".
   std::string Text() const;
   bool operator==(const Tile&) const = default;
 };

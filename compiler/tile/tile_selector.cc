@@ -36,6 +36,9 @@ std::string Misfit(const KernelSpec& spec, const Tile& tile,
     const std::string refused = WarpgroupMisfit(spec, target);
     if (!refused.empty()) return refused;
   }
+  if (tile.images && !TakesImages(spec)) {
+    return "is none for images, which take no custom mask";
+  }
   const int bytes = SharedBytes(spec, tile);
   if (bytes > target.shared_bytes_opt_in) {
     return absl::StrCat("needs ", bytes, " bytes of shared memory, ",
@@ -139,7 +142,8 @@ absl::StatusOr<TileCandidate> SelectTile(const KernelSpec& spec,
   RETURN_IF_ERROR(CheckCompute(spec, target));
   const std::vector<TileCandidate> ladder = TileLadder(spec, target);
   for (const TileCandidate& candidate : ladder) {
-    if (candidate.refused.empty()) return candidate;
+    // Launches in a tile of images need a workspace: that is asked for.
+    if (candidate.refused.empty() && !candidate.tile.images) return candidate;
   }
   const TileCandidate& smallest =
       *std::min_element(ladder.begin(), ladder.end(),
@@ -154,17 +158,21 @@ absl::StatusOr<TileCandidate> SelectTile(const KernelSpec& spec,
 }
 
 absl::StatusOr<TileCandidate> SelectWarpgroupTile(const KernelSpec& spec,
-                                                  const GpuTarget& target) {
+                                                  const GpuTarget& target,
+                                                  bool images) {
   for (const TileCandidate& candidate : TileLadder(spec, target)) {
-    if (candidate.tile.warpgroups && candidate.refused.empty()) {
+    if (candidate.tile.warpgroups && candidate.tile.images == images &&
+        candidate.refused.empty()) {
       return candidate;
     }
   }
   const std::string refused = WarpgroupMisfit(spec, target);
   return absl::ResourceExhaustedError(absl::StrCat(
       spec.Text(), " on ", target.name, ": no tile of warpgroups fits; ",
-      refused.empty() ? "each takes more registers or shared memory than "
-                        "there are"
+      refused.empty() ? images && !TakesImages(spec)
+                            ? "images take no custom mask"
+                            : "each takes more registers or shared memory than "
+                              "there are"
                       : absl::StrCat("the spec ", refused),
       "; take the tile that the selector chooses"));
 }

@@ -34,10 +34,11 @@ std::vector<TileCandidate> TileLadder(const KernelSpec& spec,
 absl::StatusOr<TileCandidate> SelectTile(const KernelSpec& spec,
                                          const GpuTarget& target);
 
-// The first candidate of warpgroups that fits, chosen by no one else yet:
+// The first candidate of warpgroups that fits, with or without images:
 // kResourceExhausted if there is none.
 absl::StatusOr<TileCandidate> SelectWarpgroupTile(const KernelSpec& spec,
-                                                  const GpuTarget& target);
+                                                  const GpuTarget& target,
+                                                  bool images = false);
 
 // OK if the kernel's template works in `tile` and it fits the GPU: for a tile
 // that comes from outside the ladder. kInvalidArgument for a shape the template

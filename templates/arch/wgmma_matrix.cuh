@@ -27,6 +27,11 @@ __device__ __forceinline__ u64 SharedMatrix(u32 address, u32 leading_bytes,
          static_cast<u64>(stride_bytes >> 4) << 32 | kSwizzle128 << 62;
 }
 
+// The matrix `bytes` behind it, a multiple of 16.
+__device__ __forceinline__ u64 Behind(u64 matrix, int bytes) {
+  return matrix + static_cast<u64>(bytes / 16);
+}
+
 }  // namespace kvforge::arch
 
 #endif  // KVFORGE_TEMPLATES_ARCH_WGMMA_MATRIX_CUH_

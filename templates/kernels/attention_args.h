@@ -66,6 +66,16 @@ struct DecodeArgs : AttentionArgs {
   TensorMap v_scale_map;
 };
 
+// Extend that attends to images in a workspace (kernels/extend_images.cuh): two
+// launches of one kernel.
+struct ExtendArgs : AttentionArgs {
+  unsigned char* images;  // of `image_tiles` tiles of each kv head
+  unsigned* next_item;    // of work; 0 once the images are there
+  int image_tiles;
+  int blocks;        // of this launch
+  int makes_images;  // 1: this launch writes the images, 0: it attends to them
+};
+
 }  // namespace kvforge
 
 #endif  // KVFORGE_TEMPLATES_KERNELS_ATTENTION_ARGS_H_

@@ -96,12 +96,12 @@ __device__ __forceinline__ float RowAmax(float amax) {
   return arch::Max(amax, arch::ShuffleXor(amax, 2));
 }
 
-// The same from the row.
-template <class Element, class Order, bool kScaled>
+// The same from the row, kUnroll steps at a time.
+template <class Element, class Order, int kUnroll = 4, bool kScaled>
 __device__ __forceinline__ float QueryAmax(const QueryRow<kScaled>& row,
                                            int t) {
   float amax = 0;
-#pragma unroll 4
+#pragma unroll kUnroll
   for (int step = 0; step < Order::kSteps; ++step) {
     float x[4];
     LoadQueryStep<Element, Order>(row, step, t, x);

@@ -57,20 +57,20 @@ struct SoftmaxRow {
     sum = gain = shift = 0;
   }
 
-  // The unscaled weight of score s.
-  __device__ __forceinline__ float Weight(float s) const {
+  // The unscaled weight of score s, in units of `unit2` in base 2.
+  __device__ __forceinline__ float Weight(float s, float unit2) const {
     const float reference = max2 == NegativeInfinity() ? 0.0f : max2;
-    return arch::Exp2(arch::Fma(s, kLog2E, -reference));
+    return arch::Exp2(arch::Fma(s, unit2, -reference));
   }
-  // The same, but infinite for the first scores of a row, which has no
-  // reference yet; 0 for those that are -inf.
+  // The same of a score in natural units, but infinite for the first scores of
+  // a row, which has no reference yet; 0 for those that are -inf.
   __device__ __forceinline__ float WeightSoFar(float s) const {
     const float reference = max2 == NegativeInfinity() ? -3e38f : max2;
     return arch::Exp2(arch::Fma(s, kLog2E, -reference));
   }
 
   // `top2`: largest score in base 2; `value2`: largest log2 of p * s_v relative
-  // to p's unit, only where weights are scaled per key.
+  // to p's unit, or a bound of it, only where weights are scaled per key.
   template <bool kScaledPerKey>
   __device__ __forceinline__ bool MustRaise(float top2, float value2) const {
     return top2 > max2 + kSlack ||

@@ -127,25 +127,28 @@ TEST(CompiledFacts, TilesOfWarpgroupsMeetTheModelAndDoNotSpill) {
                                             head_dim, "/g4/page16/bf16");
       const auto spec = ParseSpec(text);
       if (!spec.ok()) continue;
-      const auto choice = SelectWarpgroupTile(*spec, gpu);
-      if (!choice.ok()) continue;
-      const auto entry = TestEngine().Compile(*spec, choice->tile, gpu, "cuda");
-      if (absl::IsUnavailable(entry.status())) {
-        GTEST_SKIP() << "tiles of warpgroups were not compiled: "
-                     << entry.status();
+      for (const bool images : {false, true}) {
+        const auto choice = SelectWarpgroupTile(*spec, gpu, images);
+        if (!choice.ok()) continue;
+        const auto entry =
+            TestEngine().Compile(*spec, choice->tile, gpu, "cuda");
+        if (absl::IsUnavailable(entry.status())) {
+          GTEST_SKIP() << "tiles of warpgroups were not compiled: "
+                       << entry.status();
+        }
+        ASSERT_TRUE(entry.ok()) << entry.status();
+        const LaunchFacts& facts = (*entry)->facts;
+        EXPECT_EQ(facts.dynamic_shared_bytes, SharedBytes(*spec, choice->tile))
+            << text;
+        EXPECT_EQ(facts.block_threads, 384) << text;
+        EXPECT_EQ(facts.registers, 65536 / 384 / 8 * 8) << text;
+        EXPECT_EQ(facts.local_bytes, 0) << text << " " << choice->tile.Text();
+        ++compiled;
       }
-      ASSERT_TRUE(entry.ok()) << entry.status();
-      const LaunchFacts& facts = (*entry)->facts;
-      EXPECT_EQ(facts.dynamic_shared_bytes, SharedBytes(*spec, choice->tile))
-          << text;
-      EXPECT_EQ(facts.block_threads, 512) << text;
-      EXPECT_EQ(facts.registers, 65536 / 512) << text;
-      EXPECT_EQ(facts.local_bytes, 0) << text << " " << choice->tile.Text();
-      ++compiled;
     }
   }
   // Eleven formats but int4_row at 192, whose minima take too many registers.
-  EXPECT_EQ(compiled, 11 * 3 - 1);
+  EXPECT_EQ(compiled, 2 * (11 * 3 - 1));
 }
 
 // Likewise of every kernel with compute=fp8, in every tile.

@@ -204,7 +204,9 @@ TEST_P(RandomCases, MatchTheReference) {
     for (int f = GetParam(); f < static_cast<int>(Families().size());
          f += kBlocks) {
       for (const std::string& spec : Families()[f].Specs()) {
-        PreparedForWarpgroups(Prepared(spec)->spec());
+        for (const bool images : {false, true}) {
+          PreparedForWarpgroups(Prepared(spec)->spec(), images);
+        }
       }
     }
     return;

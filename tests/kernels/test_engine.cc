@@ -101,9 +101,9 @@ bool WithWarpgroups() {
 }
 
 std::shared_ptr<const PreparedKernel> PreparedForWarpgroups(
-    const KernelSpec& spec) {
+    const KernelSpec& spec, bool images) {
   if (spec.kernel != KernelKind::kExtend || !WithWarpgroups()) return nullptr;
-  const auto tile = SelectWarpgroupTile(spec, TestEngine().gpu());
+  const auto tile = SelectWarpgroupTile(spec, TestEngine().gpu(), images);
   if (!tile.ok()) return nullptr;
   auto kernel = TestEngine().Prepare(spec, tile->tile);
   EXPECT_TRUE(kernel.ok()) << kernel.status();
@@ -141,11 +141,12 @@ void Bench::ExpectRight(const char* kernel, bool padding_kept) {
 void Bench::ExpectAllRight(const AttentionArgs& args, int splits) {
   KVFORGE_EXPECT_OK(target->Extend(*Kernel(KernelKind::kExtend), args));
   ExpectRight("extend");
-  const auto of_warpgroups =
-      PreparedForWarpgroups(Kernel(KernelKind::kExtend)->spec());
-  if (of_warpgroups != nullptr) {
+  for (const bool images : {false, true}) {
+    const auto of_warpgroups =
+        PreparedForWarpgroups(Kernel(KernelKind::kExtend)->spec(), images);
+    if (of_warpgroups == nullptr) continue;
     KVFORGE_EXPECT_OK(target->Extend(*of_warpgroups, args));
-    ExpectRight("extend on warpgroups");
+    ExpectRight(images ? "extend on images" : "extend on warpgroups");
   }
   if (!FitsDecode(problem)) return;
   KVFORGE_EXPECT_OK(target->Decode(*Decoder(), args, 1));
@@ -164,7 +165,9 @@ void PrepareCase(const AttentionCase& problem, int first_layout, int layouts) {
       const absl::StatusOr<KernelSpec> spec = CaseSpec(problem, kind, order);
       EXPECT_TRUE(spec.ok()) << spec.status();
       KVFORGE_EXPECT_OK(TestEngine().Prepare(*spec).status());
-      PreparedForWarpgroups(*spec);
+      for (const bool images : {false, true}) {
+        PreparedForWarpgroups(*spec, images);
+      }
     }
   }
 }
@@ -180,11 +183,12 @@ void ExpectCaseRight(const CaseOptions& options, int first_layout,
     EXPECT_TRUE(result.status.ok())
         << problem.name << " " << result.kernel << " " << result.layout << ": "
         << result.status;
-    const KernelKind kind =
-        result.kernel == "store" ? KernelKind::kStore
-        : result.kernel == "extend" || result.kernel == "warpgroups"
-            ? KernelKind::kExtend
-            : KernelKind::kDecode;
+    const KernelKind kind = result.kernel == "store" ? KernelKind::kStore
+                            : result.kernel == "extend" ||
+                                    result.kernel == "warpgroups" ||
+                                    result.kernel == "images"
+                                ? KernelKind::kExtend
+                                : KernelKind::kDecode;
     RecordExecuted(kind, *problem.k.format, *problem.v.format);
   }
 }

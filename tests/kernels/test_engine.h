@@ -107,9 +107,10 @@ std::shared_ptr<const PreparedKernel> Prepared(const KernelSpec& spec);
 std::shared_ptr<const PreparedKernel> Prepared(const std::string& spec);
 // Whether tests run extend also in tiles of warpgroups.
 bool WithWarpgroups();
-// Extend in its tile of warpgroups; null where it has none or is not to run.
+// Extend in its tile of warpgroups, with or without images; null where it has
+// none or is not to run.
 std::shared_ptr<const PreparedKernel> PreparedForWarpgroups(
-    const KernelSpec& spec);
+    const KernelSpec& spec, bool images);
 
 AttentionCase Generated(const CaseOptions& options);
 

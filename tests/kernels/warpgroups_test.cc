@@ -1,5 +1,6 @@
-// Extend in tiles of warpgroups: each of its parts where it could go wrong,
-// beside the other extend kernel on the same case. On GPUs without products of
+// Extend in tiles of warpgroups, with images in a workspace and without: each
+// of their parts where it could go wrong, beside the other extend kernel on the
+// same case. On GPUs without products of
 // warpgroups only that other one runs.
 #include "absl/strings/str_cat.h"
 #include "compiler/tile/tile_selector.h"

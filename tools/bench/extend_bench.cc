@@ -14,9 +14,17 @@ absl::StatusOr<CaseResult> RunExtendCase(GpuRun& run, const BenchCase& what) {
   ASSIGN_OR_RETURN(const CachePool* pool, run.pools.Get(what));
   ASSIGN_OR_RETURN(const std::unique_ptr<AttentionProblem> problem,
                    AttentionProblem::Create(run.engine, *pool, what));
+  ExtendParams params = {{}, what.num_q_heads()};
+  params.workspace_bytes =
+      ExtendWorkspaceBytes(*kernel, {what.batch, kKvHeads, what.KvTokens()});
+  ASSIGN_OR_RETURN(
+      const TargetBuffer workspace,
+      TargetBuffer::Allocate(run.engine, params.workspace_bytes, 128));
+  params.workspace = workspace.data();
   const auto launch = [&](int64_t index, CuStream stream) {
-    return RunExtend(*kernel, {problem->Args(index), what.num_q_heads()},
-                     stream);
+    ExtendParams of_launch = params;
+    of_launch.args = problem->Args(index);
+    return RunExtend(*kernel, of_launch, stream);
   };
   CaseResult result = ResultFor(what, kernel->facts());
   RETURN_IF_ERROR(problem->PoisonOut());

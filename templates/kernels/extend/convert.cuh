@@ -1,4 +1,4 @@
-// The converters of extend on warpgroups: codes to images of operands.
+// Codes to images of operands, as kernels/extend/ring.cuh has them.
 #ifndef KVFORGE_TEMPLATES_KERNELS_EXTEND_CONVERT_CUH_
 #define KVFORGE_TEMPLATES_KERNELS_EXTEND_CONVERT_CUH_
 
@@ -19,24 +19,68 @@ __device__ __forceinline__ void DecodeStep(const ops::KeyRun<Side, kDim>& keys,
   }
 }
 
+// Where an image and its keys' row terms are written.
+struct SharedImage {
+  u32 image;
+  u32 terms;
+  template <class Words>
+  __device__ __forceinline__ void StoreImage(int offset, Words words) const {
+    arch::StoreShared(image + offset, words);
+  }
+  __device__ __forceinline__ void StoreTerm(int offset, u32 word) const {
+    arch::StoreShared(terms + offset, word);
+  }
+};
+
+// Row terms of 16 keys.
+template <class Side, int kDim, bool kValues, class Image>
+__device__ __forceinline__ void WriteTerms(ops::GroupPlace group, int first_key,
+                                           Image to, int lane) {
+  using Ring = ExtendRing;
+  if constexpr (Side::kRowScale) {
+    const ops::RowTerms terms =
+        ops::LoadRowTerms<Side, kDim>(group, lane % ops::kGroupKeys);
+    const int key = first_key + lane;
+    const int at = key % 8 / 2 * Ring::kLaneBytes + (key / 8 * 2 + key % 2) * 4;
+    if (lane < ops::kGroupKeys) {
+      to.StoreTerm(at, arch::Bits(terms.scale));
+      if constexpr (Side::kRowMinimum) {
+        to.StoreTerm(Ring::kPlaneBytes + at, arch::Bits(terms.minimum));
+      }
+    }
+    if constexpr (kValues) {
+      float top = arch::Abs(spec::ValueWeight(1.0f, terms.scale));
+#pragma unroll
+      for (int mask = 1; mask < ops::kGroupKeys; mask *= 2) {
+        top = arch::Max(top, arch::ShuffleXor(top, mask));
+      }
+      if (lane == 0) {
+        to.StoreTerm(Ring::kValuePlanes * Ring::kPlaneBytes +
+                         first_key / ops::kGroupKeys * 4,
+                     arch::Bits(top));
+      }
+    }
+  }
+}
+
 // 16 keys to the image, from key first_key on. A lane takes a key and a fourth
 // of a run, and writes 8 channels, steps 2u and 2u + 1, to one unit of 16
 // bytes: unit 4 u + t of the key. Eight lanes that store together write to rows
 // four apart, whose units lie in different banks.
-template <class Side, int kDim, bool kInOrder>
+template <class Side, int kDim, bool kInOrder, class Image>
 __device__ __forceinline__ void ConvertGroup(ops::GroupPlace group,
-                                             int first_key, u32 image,
+                                             int first_key, Image to,
                                              int lane) {
   using KeyRun = ops::KeyRun<Side, kDim>;
   using Order = typename KeyRun::Order;
   static_assert(KeyRun::kSteps % 2 == 0);
   const int g = lane / 4;
   const int t = lane % 4;
-#pragma unroll 1
+#pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = g / 2 + g % 2 * 4;
     const int key = half * 8 + row;
-    const u32 line = image + (first_key + key) * ExtendRing::kLineBytes;
+    const int line = (first_key + key) * ExtendRing::kLineBytes;
 #pragma unroll
     for (int run = 0; run < Order::kRuns; ++run) {
 #pragma unroll
@@ -52,58 +96,13 @@ __device__ __forceinline__ void ConvertGroup(ops::GroupPlace group,
           const int u =
               (run * Order::kStepsPerRun + part * KeyRun::kSteps + i) / 2;
           const int unit = (u % 2 * 4 + t) ^ row;
-          arch::StoreShared(line + u / 2 * ExtendRing::kHalfBytes + unit * 16,
-                            U32x4{{first[0], first[1], second[0], second[1]}});
+          to.StoreImage(line + u / 2 * ExtendRing::kHalfBytes + unit * 16,
+                        U32x4{{first[0], first[1], second[0], second[1]}});
         }
       }
     }
   }
-}
-
-// Row terms of the group's keys, behind each other.
-template <class Group>
-__device__ __forceinline__ void CopyTerms(ops::GroupPlace group, int first_key,
-                                          u32 terms, int lane) {
-  constexpr int kWords = ops::kGroupKeys * Group::kRowScaleBytes / 4;
-  if (lane < kWords) {
-    arch::StoreShared(terms + first_key * Group::kRowScaleBytes + 4 * lane,
-                      arch::LoadShared<u32>(group.row_scales + 4 * lane));
-  }
-}
-
-template <class Side, int kDim, bool kInOrder>
-__device__ __forceinline__ void ConvertSide(const ExtendRing& ring,
-                                            ExtendRing::RawPlace& raw,
-                                            ExtendRing::Slot& slot, int warp,
-                                            int lane) {
-  using Group = ops::KeyGroup<Side, kDim>;
-  arch::MbarrierWait(ring.Filled(raw), raw.phase);
-  ring.WaitUntilFree(slot);
-#pragma unroll 1
-  for (int group = warp; group < ExtendShape::kGroups; group += 4) {
-    const ops::GroupPlace from = ring.Raw<Group>(raw, group);
-    const int first_key = group * ops::kGroupKeys;
-    ConvertGroup<Side, kDim, kInOrder>(from, first_key, ring.Image(slot), lane);
-    if constexpr (Group::kRowScaleBytes > 0) {
-      CopyTerms<Group>(from, first_key, ring.Terms(slot), lane);
-    }
-  }
-  arch::AsyncFence();
-  arch::MbarrierArrive(ring.Filled(slot));
-  arch::MbarrierArrive(ring.Free(raw));
-  raw.Next();
-  slot.Next();
-}
-
-__device__ __forceinline__ void Convert(const ExtendRing& ring, int tiles,
-                                        int warp, int lane) {
-  ExtendRing::RawPlace raw;
-  ExtendRing::Slot slot;
-#pragma unroll 1
-  for (int tile = 0; tile < tiles; ++tile) {
-    ConvertSide<KSide, spec::kHeadDim, false>(ring, raw, slot, warp, lane);
-    ConvertSide<VSide, spec::kValueDim, true>(ring, raw, slot, warp, lane);
-  }
+  WriteTerms<Side, kDim, kInOrder>(group, first_key, to, lane);
 }
 
 }  // namespace kvforge::kernels

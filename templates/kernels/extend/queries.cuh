@@ -39,8 +39,15 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
   const int g = lane / 4;
   const int t = lane % 4;
   const int row_warp = warp % Shape::kRowWarps;
-  const float uniform = spec::ScoreUniform(args, sequence.kv_head);
+  // Its sign goes to q, so that the largest score has the largest dot.
+  const float signed_uniform = spec::ScoreUniform(args, sequence.kv_head);
+  const float uniform = arch::Abs(signed_uniform);
+  const float sign = signed_uniform < 0 ? -1.0f : 1.0f;
+  const u32 flip = signed_uniform < 0 ? 0x80008000u : 0;
   state.first_row = row0 + row_warp * Shape::kWarpRows + g;
+  // Steps at a time. With images this runs for every item, and nothing hides
+  // the time of its loads.
+  constexpr int kUnroll = spec::kImages ? 8 : 4;
   // One body for all rows: it is long, and runs once.
 #pragma unroll 1
   for (int i = 0; i < ExtendState::kRows; ++i) {
@@ -53,11 +60,11 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
     ops::PowerOfTwo scale = {1.0f, 1.0f};
     if constexpr (spec::kScaleQueryRows) {
       scale = ops::Normalizer(
-          ops::QueryAmax<spec::QueryElement, Shape::KOrder>(query, t));
+          ops::QueryAmax<spec::QueryElement, Shape::KOrder, kUnroll>(query, t));
     }
     if (warp < Shape::kRowWarps) {
       const int m_tile = block_row / 16;
-#pragma unroll 4
+#pragma unroll kUnroll
       for (int step = 0; step < Shape::KOrder::kSteps; ++step) {
         u32 words[Shape::kQueryParts][2];
         ops::QueryStep<spec::QueryElement, spec::ScoreOperand, Shape::KOrder>(
@@ -68,7 +75,7 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
           for (int pair = 0; pair < 2; ++pair) {
             arch::StoreShared(
                 Place::Word(shared, part, m_tile, i % 2, step, lane, pair),
-                words[part][pair]);
+                words[part][pair] ^ flip);
           }
         }
       }
@@ -76,12 +83,13 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
     float q_sum = 0;
     if constexpr (KSide::kRowMinimum) {
       q_sum = ops::QuerySum<spec::QueryElement, Shape::KOrder>(query, t,
-                                                               scale.factor);
+                                                               scale.factor) *
+              sign;
     }
 #pragma unroll
     for (int j = 0; j < ExtendState::kRows; ++j) {
       if (j != i) continue;  // registers have no index
-      state.uniform[j] = uniform * scale.inverse;
+      state.SetUniform(j, uniform * scale.inverse);
       state.q_sum[j] = q_sum;
     }
   }

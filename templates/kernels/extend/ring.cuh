@@ -1,19 +1,25 @@
 // What the warps of extend on warpgroups pass on to each other in shared
 // memory:
 //
-//   loaders      copy the codes and scales of a tile's K, then of its V, then
-//   of
-//                the next tile's K, ... into raw places, in groups of 16 keys
-//   converters   turn each into a slot: an image of 16-bit operands and the
-//                keys' row terms
+//   feeders      a warpgroup that fills slots: an image of a tile's K with the
+//                keys' row terms, one of its V, one of the next tile's K, ...
 //   consumers    two warpgroups, 64 query rows each, multiply the images
 //
 //   image   64 channels of every key, 128 bytes a key, swizzled; then the next
 //           64. By depth it is an operand of q K, by row one of p V
 //           (arch/wgmma_matrix.cuh)
 //
-// Slots and raw places are rings; each has a barrier that ends a phase when it
-// is filled, and one when it is free.
+//   terms   scales of the keys, then their minima, each as a plane: those of
+//   the
+//           columns that lane t of a consumer holds, keys 8 n + 2 t and the
+//           next for all n, lie together. Of V then, for each 16 keys, the
+//           largest factor of a weight
+//
+// Slots are a ring; each has a barrier that ends a phase when it is filled, and
+// one when it is free. Where the feeders make the images themselves they copy
+// codes to raw places first, each warp its own groups of 16 keys. Where they
+// copy images from a workspace (kImages) a block takes one item of work after
+// the other, and these are a ring as well.
 #ifndef KVFORGE_TEMPLATES_KERNELS_EXTEND_RING_CUH_
 #define KVFORGE_TEMPLATES_KERNELS_EXTEND_RING_CUH_
 
@@ -25,7 +31,7 @@ struct ExtendRing {
   using Shape = ExtendShape;
   static constexpr int kGroupThreads = 128;  // of a warpgroup
   static constexpr int kConsumers = spec::kWarps * 32;
-  static constexpr int kThreads = kConsumers + 2 * kGroupThreads;
+  static constexpr int kThreads = kConsumers + kGroupThreads;
   static_assert(kConsumers == 2 * kGroupThreads && spec::kBlockM == 128);
 
   static constexpr int kKeys = spec::kBlockN;
@@ -34,12 +40,22 @@ struct ExtendRing {
   static constexpr int kMostChannels =
       spec::kHeadDim > spec::kValueDim ? spec::kHeadDim : spec::kValueDim;
   static constexpr int kImageBytes = kMostChannels / 64 * kHalfBytes;
+  // Bytes from lane to lane of a plane: reads of four lanes meet no bank twice.
+  static constexpr int kLaneBytes = kKeys + 16;
+  static constexpr int kPlaneBytes = 4 * kLaneBytes;
+  static constexpr int kKeyTermsBytes =
+      Shape::KGroup::kRowScaleBytes / 4 * kPlaneBytes;
+  static constexpr int kValuePlanes = Shape::VGroup::kRowScaleBytes / 4;
+  static constexpr int kValueTermsBytes =
+      kValuePlanes * kPlaneBytes +
+      (kValuePlanes > 0 ? (4 * Shape::kGroups + 15) / 16 * 16 : 0);
+  // Images come with the terms of both sides in K's slot.
   static constexpr int kTermsBytes =
-      kKeys * (Shape::KGroup::kRowScaleBytes > Shape::VGroup::kRowScaleBytes
-                   ? Shape::KGroup::kRowScaleBytes
-                   : Shape::VGroup::kRowScaleBytes);
+      spec::kImages                       ? kKeyTermsBytes + kValueTermsBytes
+      : kKeyTermsBytes > kValueTermsBytes ? kKeyTermsBytes
+                                          : kValueTermsBytes;
   static constexpr int kSlots = spec::kStages;
-  static constexpr int kRaws = 2;
+  static constexpr int kRaws = spec::kImages ? 0 : 3;
   static constexpr int kRawBytes =
       Shape::kGroups * (Shape::KGroup::kBytes > Shape::VGroup::kBytes
                             ? Shape::KGroup::kBytes
@@ -49,69 +65,70 @@ struct ExtendRing {
   static constexpr int kTerms = kQuery + Shape::kQueryBytes;
   static constexpr int kRaw = kTerms + kSlots * kTermsBytes;
   static constexpr int kBarriers = kRaw + kRaws * kRawBytes;
-  static constexpr int kSharedBytes = kBarriers + 8 * (2 * kSlots + 2 * kRaws);
+  static constexpr int kItems = spec::kImages ? 2 : 0;
+  static constexpr int kItem = kBarriers + 8 * (2 * kSlots + 2 * kItems);
+  static constexpr int kItemBytes = 16;
+  static constexpr int kSharedBytes = kItem + kItems * kItemBytes;
   static_assert(spec::kHeadDim % 64 == 0 && spec::kValueDim % 64 == 0);
   static_assert(kImageBytes % 1024 == 0 && Shape::kQueryBytes % 1024 == 0);
   static_assert(!Shape::kDotBlocks && !Shape::kWeightBlocks);
 
-  // Where the threads of a ring stand.
+  // The place of a ring that comes `count` places behind its first.
   template <int kPlaces>
   struct Place {
-    int index = 0;
-    u32 phase = 0;
-    __device__ __forceinline__ void Next() {
-      if (++index == kPlaces) {
-        index = 0;
-        phase ^= 1;
-      }
-    }
+    u32 count = 0;
+    __device__ __forceinline__ int Index() const { return count % kPlaces; }
+    __device__ __forceinline__ u32 Phase() const { return count / kPlaces % 2; }
+    __device__ __forceinline__ void Next() { ++count; }
   };
   using Slot = Place<kSlots>;
-  using RawPlace = Place<kRaws>;
+  using ItemPlace = Place<2>;
 
   u32 shared;
 
   __device__ __forceinline__ u32 Image(Slot slot) const {
-    return shared + slot.index * kImageBytes;
+    return shared + slot.Index() * kImageBytes;
   }
   __device__ __forceinline__ u32 Terms(Slot slot) const {
-    return shared + kTerms + slot.index * kTermsBytes;
+    return shared + kTerms + slot.Index() * kTermsBytes;
   }
   template <class Group>
-  __device__ __forceinline__ ops::GroupPlace Raw(RawPlace raw,
-                                                 int group) const {
-    return ops::PlaceAt<Group>(shared + kRaw + raw.index * kRawBytes +
+  __device__ __forceinline__ ops::GroupPlace Raw(u32 place, int group) const {
+    return ops::PlaceAt<Group>(shared + kRaw + place * kRawBytes +
                                group * Group::kBytes);
   }
+  __device__ __forceinline__ u32 Item(ItemPlace item) const {
+    return shared + kItem + item.Index() * kItemBytes;
+  }
   __device__ __forceinline__ u32 Filled(Slot slot) const {
-    return shared + kBarriers + 8 * slot.index;
+    return shared + kBarriers + 8 * slot.Index();
   }
   __device__ __forceinline__ u32 Free(Slot slot) const {
-    return shared + kBarriers + 8 * (kSlots + slot.index);
+    return shared + kBarriers + 8 * (kSlots + slot.Index());
   }
-  __device__ __forceinline__ u32 Filled(RawPlace raw) const {
-    return shared + kBarriers + 8 * (2 * kSlots + raw.index);
+  __device__ __forceinline__ u32 Filled(ItemPlace item) const {
+    return shared + kBarriers + 8 * (2 * kSlots + item.Index());
   }
-  __device__ __forceinline__ u32 Free(RawPlace raw) const {
-    return shared + kBarriers + 8 * (2 * kSlots + kRaws + raw.index);
+  __device__ __forceinline__ u32 Free(ItemPlace item) const {
+    return shared + kBarriers + 8 * (2 * kSlots + kItems + item.Index());
   }
   // Waits until what the place held in its last round is given back.
   template <class AnyPlace>
   __device__ __forceinline__ void WaitUntilFree(AnyPlace place) const {
-    arch::MbarrierWait(Free(place), place.phase ^ 1);
+    arch::MbarrierWait(Free(place), place.Phase() ^ 1);
   }
 
   // One thread; a BlockSync comes before others use them.
   __device__ __forceinline__ void Init() const {
     Slot slot;
     for (int i = 0; i < kSlots; ++i, slot.Next()) {
-      arch::MbarrierInit(Filled(slot), kGroupThreads);
+      arch::MbarrierInit(Filled(slot), spec::kImages ? 1 : kGroupThreads);
       arch::MbarrierInit(Free(slot), kConsumers);
     }
-    RawPlace raw;
-    for (int i = 0; i < kRaws; ++i, raw.Next()) {
-      arch::MbarrierInit(Filled(raw), kGroupThreads);
-      arch::MbarrierInit(Free(raw), kGroupThreads);
+    ItemPlace item;
+    for (int i = 0; i < kItems; ++i, item.Next()) {
+      arch::MbarrierInit(Filled(item), 1);
+      arch::MbarrierInit(Free(item), kConsumers);
     }
   }
 };

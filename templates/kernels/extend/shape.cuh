@@ -41,6 +41,9 @@ struct ExtendShape {
                 (!spec::kValueWeightScaled && !kWeightBlocks));
   // Keys are seen one by one, not only as a range.
   static constexpr bool kPicked = spec::kCustomMask || spec::kSparseBlock > 0;
+  // Whether a row's uniform factor is left out of its scores, where nothing
+  // follows it, and is their unit instead.
+  static constexpr bool kUniformInUnit = spec::kUniformLast && !ops::kScoreBias;
   // Keys whose scores a warp holds at once: fewer where the output and the
   // query take most of the registers, the sooner if features take some.
   static constexpr bool kFeatures = kPicked || ops::kScoreBias;
@@ -76,13 +79,27 @@ struct ExtendState {
   using Shape = ExtendShape;
   static constexpr int kRows = 2 * Shape::kMTiles;
   int first_row;
-  float uniform[kRows];
-  float q_sum[kRows];  // of the row's channels
+  float uniform[kRows];  // kUniformInUnit: the row's unit in base 2
+  float q_sum[kRows];    // of the row's channels
   ops::SoftmaxRow softmax[kRows];
   float heavy2[kRows];  // kTwoPartWeights only; see ops::HeavyScore2
   static constexpr int kBlocks = Shape::kWeightBlocks ? Shape::kRuns : 1;
   ops::BlockReference blocks[kRows][kBlocks];
   float out[Shape::kMTiles][Shape::kNTiles][4];
+
+  // What row i's scores are multiplied by to be logarithms of base 2. Above 0.
+  __device__ __forceinline__ float Unit2(int i) const {
+    return Shape::kUniformInUnit ? uniform[i] : ops::kLog2E;
+  }
+  // Sets what all scores of row i are multiplied by, not below 0. As a unit it
+  // is not 0: a hidden key's score is -inf.
+  __device__ __forceinline__ void SetUniform(int i, float factor) {
+    uniform[i] = factor;
+    if constexpr (Shape::kUniformInUnit) {
+      uniform[i] *= ops::kLog2E;
+      if (uniform[i] == 0) uniform[i] = 0x1p-149f;
+    }
+  }
 };
 
 // `x` again: a shuffle stays in its place, and what follows from its result is

@@ -17,6 +17,21 @@ struct ExtendStage {
 
   u32 address;
 
+  // Terms of keys 8 n + 2 t, + 1 and 8 (n + 1) + 2 t, + 1, n even.
+  __device__ __forceinline__ void LoadKeyTerms(
+      int n, int t, ops::RowTerms (&terms)[2][2]) const {
+    ops::LoadRowTermsPair<KSide, spec::kHeadDim>(Keys(n / 2), 2 * t, terms[0]);
+    ops::LoadRowTermsPair<KSide, spec::kHeadDim>(Keys(n / 2), 8 + 2 * t,
+                                                 terms[1]);
+  }
+  __device__ __forceinline__ void LoadValueTerms(
+      int n, int t, ops::RowTerms (&terms)[2][2]) const {
+    ops::LoadRowTermsPair<VSide, spec::kValueDim>(Values(n / 2), 2 * t,
+                                                  terms[0]);
+    ops::LoadRowTermsPair<VSide, spec::kValueDim>(Values(n / 2), 8 + 2 * t,
+                                                  terms[1]);
+  }
+
   // Groups of K, then those of V.
   __device__ __forceinline__ ops::GroupPlace Keys(int group) const {
     using Group = Shape::KGroup;

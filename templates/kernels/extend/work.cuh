@@ -37,21 +37,20 @@ struct ExtendWork {
   }
 };
 
-// Starts the copies of one group of 16 keys.
-template <class Side, int kDim>
-__device__ __forceinline__ void CopyGroup(const AttentionArgs& args,
-                                          const CacheView& view,
-                                          const ops::Sequence& sequence,
-                                          const ExtendWork& work, int key,
-                                          ops::GroupPlace to, int lane) {
-  ops::GroupPages<spec::kPageSize, ExtendShape::kPicked> pages;
+using ExtendPages = ops::GroupPages<spec::kPageSize, ExtendShape::kPicked>;
+
+// Pages of the 16 keys from `key` on.
+__device__ __forceinline__ ExtendPages FetchPages(const AttentionArgs& args,
+                                                  const ops::Sequence& sequence,
+                                                  const ExtendWork& work,
+                                                  int key, int lane) {
+  ExtendPages pages;
   if constexpr (spec::kCustomMask) {
     const ops::CustomMask mask = ops::MaskOf<true>(args, sequence);
     pages.picked = mask.Any16(work.first_query, work.last_query, key, lane);
   }
   pages.Fetch(sequence.table, key, work.range.first, work.range.end, lane);
-  ops::CopyKeyGroup<Side, kDim>(view, sequence.kv_head, pages, key,
-                                work.range.first, work.range.end, to, lane);
+  return pages;
 }
 
 }  // namespace kvforge::kernels
