@@ -39,8 +39,8 @@ double Milliseconds(const std::function<absl::Status()>& run,
 
 class CaseRunner {
  public:
-  CaseRunner(Engine& engine, const AttentionCase& problem, bool warpgroups)
-      : engine_(engine), problem_(problem), warpgroups_(warpgroups) {}
+  CaseRunner(Engine& engine, const AttentionCase& problem, bool other_tiles)
+      : engine_(engine), problem_(problem), other_tiles_(other_tiles) {}
 
   void RunLayout(const CaseLayout& layout) {
     layout_ = &layout;
@@ -128,19 +128,16 @@ class CaseRunner {
     RunAttention(on_target, "extend", /*padding_kept=*/true, [&] {
       return on_target.Extend(**kernel, on_target.AttentionArguments());
     });
-    // compute=fp8 has no other tiles.
-    if (!warpgroups_ || spec.compute == Compute::kFp8) return;
-    for (const bool images : {false, true}) {
-      const std::string name = images ? "images" : "warpgroups";
-      const auto tile = SelectWarpgroupTile(spec, engine_.gpu(), images);
-      if (!tile.ok()) continue;
-      const auto other = engine_.Prepare(spec, tile->tile);
-      if (!other.ok()) {
-        AddUnprepared(name, other.status());
+    if (!other_tiles_) return;
+    for (const NamedTile& other : OtherExtendTiles(spec, engine_.gpu())) {
+      const std::string name = absl::StrCat("extend/", other.name);
+      const auto in_tile = engine_.Prepare(spec, other.tile);
+      if (!in_tile.ok()) {
+        AddUnprepared(name, in_tile.status());
         continue;
       }
       RunAttention(on_target, name, /*padding_kept=*/true, [&] {
-        return on_target.Extend(**other, on_target.AttentionArguments());
+        return on_target.Extend(**in_tile, on_target.AttentionArguments());
       });
     }
   }
@@ -165,7 +162,7 @@ class CaseRunner {
 
   Engine& engine_;
   const AttentionCase& problem_;
-  const bool warpgroups_;
+  const bool other_tiles_;
   const CaseLayout* layout_ = nullptr;
   int splits_ = 0;
   CaseRun run_;
@@ -178,9 +175,9 @@ bool IsRefusal(const absl::Status& status) {
 }
 
 CaseRun RunCase(Engine& engine, const AttentionCase& problem, int first_layout,
-                int layouts, bool warpgroups) {
+                int layouts, bool other_tiles) {
   constexpr int kLayouts = static_cast<int>(std::size(kCaseLayouts));
-  CaseRunner runner(engine, problem, warpgroups);
+  CaseRunner runner(engine, problem, other_tiles);
   for (int i = 0; i < std::min(layouts, kLayouts); ++i) {
     runner.RunLayout(kCaseLayouts[(first_layout + i) % kLayouts]);
   }

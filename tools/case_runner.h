@@ -35,10 +35,10 @@ struct CaseRun {
 };
 
 // Runs in kCaseLayouts[first_layout] and the `layouts - 1` after it,
-// cyclically; the store in all of them. `warpgroups`: extend also in a tile of
-// warpgroups, where the GPU has one for it.
+// cyclically; the store in all of them. `other_tiles`: extend also in
+// tiles of other kinds than the selector's (OtherExtendTiles).
 CaseRun RunCase(Engine& engine, const AttentionCase& problem, int first_layout,
-                int layouts, bool warpgroups = false);
+                int layouts, bool other_tiles = false);
 
 // Whether the status of preparing a valid SPEC refuses by name what was asked
 // for, as against a defect or a wrong setting.

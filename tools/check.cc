@@ -25,7 +25,7 @@ struct CheckFlags {
   bool list_specs = false;
   bool json = false;
   int layouts = kDefaultLayouts;
-  bool warpgroups = false;
+  bool other_tiles = false;
 };
 
 struct Tally {
@@ -121,13 +121,11 @@ int ListSpecs(const CheckFlags& flags) {
           refusal.Update(spec.status());
         } else {
           needed.insert(spec->Text());
-          if (kernel != KernelKind::kExtend || !flags.warpgroups) continue;
+          if (kernel != KernelKind::kExtend || !flags.other_tiles) continue;
           const auto gpu = FindTarget(flags.engine.gpu);
           if (!gpu.ok()) continue;
-          for (const bool images : {false, true}) {
-            const auto tile = SelectWarpgroupTile(*spec, **gpu, images);
-            if (!tile.ok()) continue;
-            needed.insert(absl::StrCat(spec->Text(), " ", tile->tile.Text()));
+          for (const NamedTile& other : OtherExtendTiles(*spec, **gpu)) {
+            needed.insert(absl::StrCat(spec->Text(), " ", other.tile.Text()));
           }
         }
       }
@@ -160,7 +158,7 @@ int Check(const CheckFlags& flags) {
       continue;
     }
     const CaseRun run =
-        RunCase(**engine, *problem, index++, flags.layouts, flags.warpgroups);
+        RunCase(**engine, *problem, index++, flags.layouts, flags.other_tiles);
     std::string verdict = "passed";
     std::string line;
     if (run.failed) {
@@ -213,8 +211,8 @@ void AddCheck(CLI::App& app, Command& command) {
                    "Memory layouts to run each case in")
       ->check(CLI::Range(2, static_cast<int>(std::size(kCaseLayouts))))
       ->capture_default_str();
-  check->add_flag("--warpgroups", flags->warpgroups,
-                  "Extend also in a tile of warpgroups, where the GPU has one");
+  check->add_flag("--all-tiles", flags->other_tiles,
+                  "Extend also in tiles of kinds the selector does not choose");
   check->add_flag("--json", flags->json, "Print JSON");
   check->footer(
       "A number is the largest error as a part of its bound.\n"

@@ -177,6 +177,27 @@ absl::StatusOr<TileCandidate> SelectWarpgroupTile(const KernelSpec& spec,
       "; take the tile that the selector chooses"));
 }
 
+std::vector<NamedTile> OtherExtendTiles(const KernelSpec& spec,
+                                        const GpuTarget& target) {
+  const auto name = [](const Tile& tile) {
+    return tile.images       ? absl::string_view("images")
+           : tile.warpgroups ? absl::string_view("warpgroups")
+                             : absl::string_view("warps");
+  };
+  std::vector<NamedTile> others;
+  const absl::StatusOr<TileCandidate> chosen = SelectTile(spec, target);
+  if (!chosen.ok() || spec.kernel != KernelKind::kExtend) return others;
+  for (const TileCandidate& candidate : TileLadder(spec, target)) {
+    const absl::string_view kind = name(candidate.tile);
+    if (!candidate.refused.empty() || kind == name(chosen->tile)) continue;
+    const bool known =
+        std::any_of(others.begin(), others.end(),
+                    [&](const NamedTile& other) { return other.name == kind; });
+    if (!known) others.push_back({kind, candidate.tile});
+  }
+  return others;
+}
+
 absl::Status CheckTile(const KernelSpec& spec, const Tile& tile,
                        const GpuTarget& target) {
   const bool counts_in_range = tile.warps >= 1 && tile.warps <= kMaxWarps &&

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "compiler/spec/kernel_spec.h"
 #include "compiler/target/target.h"
 #include "compiler/tile/tile.h"
@@ -39,6 +40,15 @@ absl::StatusOr<TileCandidate> SelectTile(const KernelSpec& spec,
 absl::StatusOr<TileCandidate> SelectWarpgroupTile(const KernelSpec& spec,
                                                   const GpuTarget& target,
                                                   bool images = false);
+
+// Tiles of extend in which the kernel is another one than in the selector's:
+// the first that fits of warps, of warpgroups and of images, with these names.
+struct NamedTile {
+  absl::string_view name;
+  Tile tile;
+};
+std::vector<NamedTile> OtherExtendTiles(const KernelSpec& spec,
+                                        const GpuTarget& target);
 
 // OK if the kernel's template works in `tile` and it fits the GPU: for a tile
 // that comes from outside the ladder. kInvalidArgument for a shape the template

@@ -159,7 +159,7 @@ DrawnResult RunDrawn(int f, int c) {
     return outcome;
   }
   const CaseRun run = RunCase(EngineOf(family.gpu), *problem, drawn.layout, 1,
-                              WithWarpgroups());
+                              WithOtherTiles());
   for (const KernelResult& result : run.results) {
     if (!result.status.ok()) {
       fail(absl::StrCat(result.kernel, ": ", result.status.message()));
@@ -204,9 +204,7 @@ TEST_P(RandomCases, MatchTheReference) {
     for (int f = GetParam(); f < static_cast<int>(Families().size());
          f += kBlocks) {
       for (const std::string& spec : Families()[f].Specs()) {
-        for (const bool images : {false, true}) {
-          PreparedForWarpgroups(Prepared(spec)->spec(), images);
-        }
+        PreparedInOtherTiles(Prepared(spec)->spec());
       }
     }
     return;

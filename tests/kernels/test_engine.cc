@@ -4,6 +4,8 @@
 #include <functional>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "compiler/tile/tile_selector.h"
 #include "runtime/cuda/device.h"
 #include "tests/kernels/test_main.h"
@@ -96,18 +98,22 @@ AttentionCase Generated(const CaseOptions& options) {
   return *std::move(problem);
 }
 
-bool WithWarpgroups() {
-  return Flags().warpgroups || !(OnCuda() || ListingSpecs());
+bool WithOtherTiles() {
+  return Flags().all_tiles || !(OnCuda() || ListingSpecs());
 }
 
-std::shared_ptr<const PreparedKernel> PreparedForWarpgroups(
-    const KernelSpec& spec, bool images) {
-  if (spec.kernel != KernelKind::kExtend || !WithWarpgroups()) return nullptr;
-  const auto tile = SelectWarpgroupTile(spec, TestEngine().gpu(), images);
-  if (!tile.ok()) return nullptr;
-  auto kernel = TestEngine().Prepare(spec, tile->tile);
-  EXPECT_TRUE(kernel.ok()) << kernel.status();
-  return kernel.ok() ? *std::move(kernel) : nullptr;
+std::vector<KernelInTile> PreparedInOtherTiles(const KernelSpec& spec) {
+  std::vector<KernelInTile> kernels;
+  if (!WithOtherTiles()) return kernels;
+  for (const NamedTile& other : OtherExtendTiles(spec, TestEngine().gpu())) {
+    auto kernel = TestEngine().Prepare(spec, other.tile);
+    EXPECT_TRUE(kernel.ok()) << kernel.status();
+    if (kernel.ok()) {
+      kernels.push_back(
+          {absl::StrCat("extend in ", other.name), *std::move(kernel)});
+    }
+  }
+  return kernels;
 }
 
 Bench::Bench(AttentionCase the_problem, int layout_index)
@@ -141,12 +147,10 @@ void Bench::ExpectRight(const char* kernel, bool padding_kept) {
 void Bench::ExpectAllRight(const AttentionArgs& args, int splits) {
   KVFORGE_EXPECT_OK(target->Extend(*Kernel(KernelKind::kExtend), args));
   ExpectRight("extend");
-  for (const bool images : {false, true}) {
-    const auto of_warpgroups =
-        PreparedForWarpgroups(Kernel(KernelKind::kExtend)->spec(), images);
-    if (of_warpgroups == nullptr) continue;
-    KVFORGE_EXPECT_OK(target->Extend(*of_warpgroups, args));
-    ExpectRight(images ? "extend on images" : "extend on warpgroups");
+  for (const KernelInTile& other :
+       PreparedInOtherTiles(Kernel(KernelKind::kExtend)->spec())) {
+    KVFORGE_EXPECT_OK(target->Extend(*other.kernel, args));
+    ExpectRight(other.name.c_str());
   }
   if (!FitsDecode(problem)) return;
   KVFORGE_EXPECT_OK(target->Decode(*Decoder(), args, 1));
@@ -165,9 +169,7 @@ void PrepareCase(const AttentionCase& problem, int first_layout, int layouts) {
       const absl::StatusOr<KernelSpec> spec = CaseSpec(problem, kind, order);
       EXPECT_TRUE(spec.ok()) << spec.status();
       KVFORGE_EXPECT_OK(TestEngine().Prepare(*spec).status());
-      for (const bool images : {false, true}) {
-        PreparedForWarpgroups(*spec, images);
-      }
+      PreparedInOtherTiles(*spec);
     }
   }
 }
@@ -177,16 +179,14 @@ void ExpectCaseRight(const CaseOptions& options, int first_layout,
   const AttentionCase problem = Generated(options);
   if (ListingSpecs()) return PrepareCase(problem, first_layout, layouts);
   const CaseRun run =
-      RunCase(TestEngine(), problem, first_layout, layouts, WithWarpgroups());
+      RunCase(TestEngine(), problem, first_layout, layouts, WithOtherTiles());
   EXPECT_FALSE(run.results.empty());
   for (const KernelResult& result : run.results) {
     EXPECT_TRUE(result.status.ok())
         << problem.name << " " << result.kernel << " " << result.layout << ": "
         << result.status;
     const KernelKind kind = result.kernel == "store" ? KernelKind::kStore
-                            : result.kernel == "extend" ||
-                                    result.kernel == "warpgroups" ||
-                                    result.kernel == "images"
+                            : absl::StartsWith(result.kernel, "extend")
                                 ? KernelKind::kExtend
                                 : KernelKind::kDecode;
     RecordExecuted(kind, *problem.k.format, *problem.v.format);

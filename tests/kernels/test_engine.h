@@ -4,7 +4,7 @@
 //   case_suite_test                          on the CPU, text of sm_80
 //   case_suite_test --gpu sm_89              on the CPU, text of sm_89
 //   case_suite_test --target cuda            on GPU 0
-//   case_suite_test --target cuda --warpgroups
+//   case_suite_test --target cuda --all-tiles
 //   case_suite_test --list-specs --gpu sm_90 prints what the tests prepare
 //   case_suite_test --executed FILE          writes a record of what ran
 //
@@ -54,9 +54,9 @@ struct TestFlags {
   std::string gpu =
       "sm_80";  // whose text the CPU runs, or specs are listed for
   bool list_specs = false;
-  // Extend also in tiles of warpgroups on a GPU, and in what is listed for one;
-  // on the CPU always.
-  bool warpgroups = false;
+  // Extend also in tiles of other kinds on a GPU, and in what is listed for
+  // one; on the CPU always.
+  bool all_tiles = false;
   // File that gets the kernels that ran, if every test passes; "" = none.
   std::string executed;
   // Of random_cases_test.
@@ -105,12 +105,14 @@ std::vector<T> Downloaded(const TargetBuffer& buffer) {
 
 std::shared_ptr<const PreparedKernel> Prepared(const KernelSpec& spec);
 std::shared_ptr<const PreparedKernel> Prepared(const std::string& spec);
-// Whether tests run extend also in tiles of warpgroups.
-bool WithWarpgroups();
-// Extend in its tile of warpgroups, with or without images; null where it has
-// none or is not to run.
-std::shared_ptr<const PreparedKernel> PreparedForWarpgroups(
-    const KernelSpec& spec, bool images);
+// Whether tests run extend also in tiles of kinds the selector does not choose.
+bool WithOtherTiles();
+struct KernelInTile {
+  std::string name;
+  std::shared_ptr<const PreparedKernel> kernel;
+};
+// Extend in those tiles; none where they are not to run.
+std::vector<KernelInTile> PreparedInOtherTiles(const KernelSpec& spec);
 
 AttentionCase Generated(const CaseOptions& options);
 

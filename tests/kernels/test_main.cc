@@ -103,14 +103,14 @@ absl::Status ParseFlag(absl::string_view argument, absl::string_view value,
     flags.random_case = std::string(value);
   } else {
     used_value = false;
-    if (argument == "--warpgroups") {
-      flags.warpgroups = true;
+    if (argument == "--all-tiles") {
+      flags.all_tiles = true;
       return absl::OkStatus();
     }
     if (argument != "--list-specs") {
       return absl::InvalidArgumentError(
           absl::StrCat(argument,
-                       " is unknown; --target, --gpu, --warpgroups, "
+                       " is unknown; --target, --gpu, --all-tiles, "
                        "--list-specs, "
                        "--executed, --random-cases, --random-seed, "
                        "--random-case, --points, --seed, --json and "

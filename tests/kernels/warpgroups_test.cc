@@ -79,7 +79,7 @@ TEST(Warpgroups, MultiplyTheRestOfHeavyWeights) {
       continue;
     }
     for (const KernelResult& result :
-         RunCase(TestEngine(), problem, 0, 1, WithWarpgroups()).results) {
+         RunCase(TestEngine(), problem, 0, 1, WithOtherTiles()).results) {
       KVFORGE_EXPECT_OK(result.status);
       EXPECT_LT(result.errors.out_ratio, 0.6)
           << result.kernel << ", seed " << seed;

@@ -78,6 +78,8 @@ __device__ float ScoreMap(float dot, float uniform, float k_row_scale,
   s = s * uniform;
   return s;
 }
+// Whether ScoreMap multiplies by `uniform` behind all else.
+constexpr bool kUniformLast = true;
 // The user's function of a score; kScoreFunction only.
 __device__ float UserScore(float score, i32 q_position, i32 kv_position, i32 q_head);
 // The weight of one V row from the unscaled softmax weight.
