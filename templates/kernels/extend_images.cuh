@@ -30,16 +30,17 @@ struct ExtendItem {
   int batch;
   int kv_head;
   int row0;
+  bool held;  // whether the workspace has all of its images
 
   static __device__ __forceinline__ ExtendItem Read(u32 shared) {
     const U32x4 words = arch::LoadShared<U32x4>(shared);
     return {static_cast<int>(words.v[0]), static_cast<int>(words.v[1]),
-            static_cast<int>(words.v[2])};
+            static_cast<int>(words.v[2]), words.v[3] != 0};
   }
   __device__ __forceinline__ void Write(u32 shared) const {
     arch::StoreShared(shared,
                       U32x4{{static_cast<u32>(batch), static_cast<u32>(kv_head),
-                             static_cast<u32>(row0), 0}});
+                             static_cast<u32>(row0), held ? 1u : 0u}});
   }
 };
 
@@ -86,14 +87,14 @@ struct ImageFeeder {
       if (lane == 0) number = arch::AddGlobal(args.next_item, 1u);
       number = arch::ShuffleFrom(number, 0);
       const i64 tile = tiles - 1 - number / args.num_kv_heads;
-      if (tile < 0) return {-1, 0, 0};
+      if (tile < 0) return {-1, 0, 0, true};
       const TileOfBatch found = FindTile(args, tile, lane);
       if (found.batch < 0) continue;
       const int kv_head = static_cast<int>(number % args.num_kv_heads);
       const ops::Sequence sequence(args, found.batch, kv_head);
       const i64 row0 = static_cast<i64>(found.tile) * spec::kBlockM;
       if (row0 >= static_cast<i64>(sequence.q_len) * spec::kGroup) continue;
-      return {found.batch, kv_head, static_cast<int>(row0)};
+      return {found.batch, kv_head, static_cast<int>(row0), true};
     }
   }
 
@@ -102,23 +103,26 @@ struct ImageFeeder {
     ExtendRing::ItemPlace place;
 #pragma unroll 1
     for (;;) {
-      const ExtendItem item = NextItem();
+      ExtendItem item = NextItem();
+      const int batch = item.batch < 0 ? 0 : item.batch;
+      const ops::Sequence sequence(args, batch, item.kv_head);
+      const ExtendWork work = WorkOfImages(sequence, item.row0);
+      const ImageTiles images(sequence.kv_len, sequence.q_len);
+      const int first = FirstImageTile(args, batch, lane) +
+                        (work.begin - images.begin) / ExtendRing::kKeys;
+      item.held = first + work.tiles <= args.image_tiles;
       ring.WaitUntilFree(place);
       if (lane == 0) item.Write(ring.Item(place));
       arch::WarpSync();
       if (lane == 0) arch::MbarrierArrive(ring.Filled(place));
       place.Next();
       if (item.batch < 0) return;
-      const ops::Sequence sequence(args, item.batch, item.kv_head);
-      const ExtendWork work = WorkOfImages(sequence, item.row0);
-      const ImageTiles images(sequence.kv_len, sequence.q_len);
-      const int first = FirstImageTile(args, item.batch, lane) +
-                        (work.begin - images.begin) / ExtendRing::kKeys;
       if (lane == 0) {
 #pragma unroll 1
         for (int tile = 0; tile < work.tiles; ++tile) {
-          const bool held = first + tile < args.image_tiles;
-          const ImageSlot from(args, held ? first + tile : 0, item.kv_head);
+          // The first image stands in for one that is not there.
+          const ImageSlot from(args, item.held ? first + tile : 0,
+                               item.kv_head);
           CopySide<false>(slot, from);
           slot.Next();
           CopySide<true>(slot, from);
@@ -166,6 +170,12 @@ __device__ __forceinline__ void AttendItems(const ExtendArgs& args) {
     consumer.Attend();
     first_slot += 2 * work.tiles;
     const ExtendItem again = ExtendItem::Read(ring.Item(place));
+    if (!again.held) {
+#pragma unroll
+      for (ops::SoftmaxRow& row : consumer.state.softmax) {
+        row.sum = arch::FromBits(0x7fc00000u);
+      }
+    }
     const ops::Sequence written(args, again.batch, again.kv_head);
     WriteRows(args, written, warp, lane, consumer.state);
     arch::MbarrierArrive(ring.Free(place));

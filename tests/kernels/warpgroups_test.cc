@@ -2,8 +2,13 @@
 // of their parts where it could go wrong, beside the other extend kernel on the
 // same case. On GPUs without products of
 // warpgroups only that other one runs.
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "compiler/tile/tile_selector.h"
+#include "gmock/gmock.h"
+#include "kernels/extend.h"
+#include "kernels/target_memory.h"
 #include "tests/kernels/test_engine.h"
 
 namespace kvforge {
@@ -125,6 +130,53 @@ TEST(Warpgroups, TakeAnyPageAndGroup) {
     options.num_q_heads = 14;
     ExpectCaseRight(options, page_size % 2, 1);
   }
+}
+
+// Rows whose keys' images the workspace does not hold become NaN; those of the
+// sequence ahead of them are right.
+TEST(Images, ThatAreNotThereMakeRowsNan) {
+  Bench bench(Generated(Options("e4m3_row", {5, 5}, {100, 300})), 0);
+  const KernelSpec spec = bench.Kernel(KernelKind::kExtend)->spec();
+  const auto tile = ImagesTile(TestEngine(), spec);
+  if (!tile.ok()) GTEST_SKIP() << tile.status();
+  const auto kernel = TestEngine().Prepare(spec, *tile);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  if (ListingSpecs()) return;
+  if (OnCuda()) GTEST_SKIP() << "reads the output where the CPU wrote it";
+  bench.Store();
+  ExtendParams params = {bench.target->AttentionArguments(),
+                         bench.problem.num_q_heads};
+  params.workspace_bytes =
+      ExtendWorkspaceBytes(**kernel, {1, bench.problem.num_kv_heads, 128});
+  const auto workspace =
+      TargetBuffer::Allocate(TestEngine(), params.workspace_bytes, 128);
+  ASSERT_TRUE(workspace.ok()) << workspace.status();
+  params.workspace = workspace->data();
+  KVFORGE_EXPECT_OK(RunExtend(**kernel, params, nullptr));
+  const auto lse = [&](int token) {
+    return params.args.lse[token * params.args.lse_token_stride];
+  };
+  EXPECT_TRUE(std::isfinite(lse(0)));
+  EXPECT_TRUE(std::isfinite(lse(4)));
+  for (int token = 5; token < 10; ++token) {
+    EXPECT_TRUE(std::isnan(lse(token))) << token;
+  }
+}
+
+TEST(Images, RefuseALaunchWithoutAWorkspace) {
+  Bench bench(Generated(Options("e4m3_row", {5}, {100})), 0);
+  const KernelSpec spec = bench.Kernel(KernelKind::kExtend)->spec();
+  const auto tile = ImagesTile(TestEngine(), spec);
+  if (!tile.ok()) GTEST_SKIP() << tile.status();
+  const auto kernel = TestEngine().Prepare(spec, *tile);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  if (ListingSpecs()) return;
+  const ExtendParams params = {bench.target->AttentionArguments(),
+                               bench.problem.num_q_heads};
+  const absl::Status status = RunExtend(**kernel, params, nullptr);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("allocate what ExtendWorkspaceBytes says"));
 }
 
 TEST(Warpgroups, SayWhatTheyDoNotTake) {

@@ -109,22 +109,28 @@ INSTANTIATE_TEST_SUITE_P(
                   "extend/f16/d128/g4/page16/f16",
                   {128, 64, 2, 4},
                   98304},
-        // Q 32768; an image 2 * 128 keys * 128 bytes and 128 * 4 of terms, 4 of
-        // them; codes and scales 128 * 132, twice; 12 barriers
+        // Q 32768; an image 2 * 128 keys * 128 bytes and 4 * 144 + 8 * 4 of V's
+        // terms, 4 of them; codes and scales 128 * 132, three times; 8 barriers
         BytesCase{"extend_warpgroups",
                   "extend/e4m3_row/d128/g4/page16/bf16",
                   {128, 128, 4, 8, true},
-                  199776},
-        // 32768; 3 * (16384 + 256); 2 * 64 * (64 + 8 + 4); 10 barriers
+                  217024},
+        // the same with K's terms, 4 * 144, besides, and two items of work with
+        // two barriers each in place of codes
+        BytesCase{"extend_images",
+                  "extend/e4m3_row/d128/g4/page16/bf16",
+                  {128, 128, 4, 8, true, true},
+                  168704},
+        // 32768; 3 * (16384 + 4 * 80 + 16); 3 * 64 * (64 + 8 + 4); 6 barriers
         BytesCase{"extend_warpgroups_nvfp4_row",
                   "extend/nvfp4_row/d128/g4/page16/bf16",
                   {128, 64, 3, 8, true},
-                  92496},
-        // Q 49152; 4 * (3 * 64 * 128 + 64 * 4); K's 2 * 64 * 384; 96
+                  97568},
+        // Q 49152; 4 * (3 * 64 * 128 + 336); K's 3 * 64 * 384; 64
         BytesCase{"extend_warpgroups_mixed",
                   "extend/bf16/d192/g4/page16/bf16/dv=128/v=nvfp4_row",
                   {128, 64, 4, 8, true},
-                  197728},
+                  222592},
         // q 16384; 4 of K's 16384 and 4 lanes * 36 * 4 of its terms, and of
         // V's raw 16384 + 512; 2 of V's 16384 + 2 * 576; 12 barriers
         BytesCase{"extend_fp8",
@@ -196,8 +202,9 @@ TEST(Registers, LimitIsTheShareOfTheFile) {
   // 170 rounded down
   EXPECT_EQ(RegisterLimit(extend, {128, 64, 2, 12}, target), 168);
   EXPECT_EQ(RegisterLimit(extend, {256, 64, 2, 16}, target), 128);
-  // Consumers take registers over from the warps that copy and convert.
-  EXPECT_EQ(RegisterLimit(extend, {128, 64, 4, 8, true}, target), 200);
+  // Consumers take registers over from the warps that fill slots.
+  EXPECT_EQ(RegisterLimit(extend, {128, 64, 4, 8, true}, target), 216);
+  EXPECT_EQ(RegisterLimit(extend, {128, 64, 4, 8, true, true}, target), 232);
   // 65536 / 256, and 65536 / 384 = 170: four warps copy.
   const KernelSpec decode = Spec("decode/bf16/d128/g4/page16/bf16");
   EXPECT_EQ(RegisterLimit(decode, {8, 64, 2, 4}, target), 255);
@@ -207,8 +214,9 @@ TEST(Registers, LimitIsTheShareOfTheFile) {
 TEST(BlockThreads, CountWarpsThatCopy) {
   const KernelSpec extend = Spec("extend/bf16/d128/g4/page16/bf16");
   EXPECT_EQ(BlockThreads(extend, {128, 64, 2, 4}), 128);
-  // Warpgroups of loaders and of converters.
-  EXPECT_EQ(BlockThreads(extend, {128, 64, 4, 8, true}), 512);
+  // A warpgroup that fills slots.
+  EXPECT_EQ(BlockThreads(extend, {128, 64, 4, 8, true}), 384);
+  EXPECT_EQ(BlockThreads(extend, {128, 64, 4, 8, true, true}), 384);
   const KernelSpec decode = Spec("decode/bf16/d128/g4/page16/bf16");
   EXPECT_EQ(BlockThreads(decode, {8, 128, 2, 8}), 384);
   EXPECT_EQ(BlockThreads(decode, {8, 64, 2, 4}), 256);

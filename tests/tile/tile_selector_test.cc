@@ -42,7 +42,10 @@ INSTANTIATE_TEST_SUITE_P(
         Choice{"extend/e4m3_row/d128/g4/page16/bf16", "sm_80", "128x64/2/4"},
         // 2 stages of 32768 and Q's 32768: 98304 of 101376
         Choice{"extend/bf16/d128/g4/page16/bf16", "sm_86", "128x64/2/4"},
-        Choice{"extend/bf16/d128/g4/page16/bf16", "sm_90", "128x64/2/4"},
+        Choice{"extend/bf16/d128/g4/page16/bf16", "sm_90",
+               "128x64/4/8/warpgroups"},
+        Choice{"extend/e4m3_row/d128/g4/page16/bf16", "sm_90",
+               "128x128/4/8/warpgroups"},
         // Q 32768 + 2 * 33280 = 99328 of 101376; 128x64 has room for one stage
         Choice{"extend/e4m3_row/d256/g4/page16/bf16", "sm_89", "64x64/2/4"},
         Choice{"extend/bf16/d256/g4/page16/bf16", "sm_86", "64x32/2/4"},
@@ -248,11 +251,46 @@ TEST(CheckTile, RefusesWarpgroupsByName) {
       std::string(CheckTile(Spec("extend/int4_row/d128/g4/page16/bf16"),
                             {128, 128, 4, 8, true}, Gpu("sm_90"))
                       .message()),
-      HasSubstr("needs 224 registers a thread, sm_90 has 200 for 8 warps"));
+      HasSubstr("needs 224 registers a thread, sm_90 has 216 for 8 warps"));
   EXPECT_THAT(std::string(CheckTile(Spec("decode/e4m3_row/d128/g4/page16/bf16"),
                                     {8, 64, 4, 4, true}, Gpu("sm_90"))
                               .message()),
               HasSubstr("works in no tile of warpgroups; extend does"));
+}
+
+TEST(CheckTile, RefusesImagesByName) {
+  EXPECT_TRUE(CheckTile(Spec("extend/e4m3_row/d128/g4/page16/bf16"),
+                        {128, 128, 4, 8, true, true}, Gpu("sm_90"))
+                  .ok());
+  EXPECT_THAT(
+      std::string(
+          CheckTile(Spec("extend/e4m3_row/d128/g4/page16/bf16/mask=custom"),
+                    {128, 128, 4, 8, true, true}, Gpu("sm_90"))
+              .message()),
+      HasSubstr("is none for images, which take no custom mask"));
+}
+
+// A launch in a tile of images needs a workspace: no selector grants it.
+TEST(SelectTile, NeverChoosesImages) {
+  for (const char* text : {"extend/e4m3_row/d128/g4/page16/bf16",
+                           "extend/int4_row/d192/g4/page16/bf16"}) {
+    const KernelSpec spec = Spec(text);
+    const absl::StatusOr<TileCandidate> chosen = SelectTile(spec, Gpu("sm_90"));
+    ASSERT_TRUE(chosen.ok()) << chosen.status();
+    EXPECT_FALSE(chosen->tile.images) << chosen->tile.Text();
+  }
+}
+
+TEST(OtherExtendTiles, AreOneOfEachOtherKind) {
+  std::vector<std::string> names;
+  for (const NamedTile& other : OtherExtendTiles(
+           Spec("extend/e4m3_row/d128/g4/page16/bf16"), Gpu("sm_90"))) {
+    names.emplace_back(other.name);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"warps", "images"}));
+  EXPECT_TRUE(OtherExtendTiles(Spec("extend/e4m3_row/d128/g4/page16/bf16"),
+                               Gpu("sm_89"))
+                  .empty());
 }
 
 TEST(CheckTile, TakesFp8InItsOwnTilesOnly) {
@@ -286,6 +324,9 @@ TEST(TileText, RoundTrips) {
   }
   EXPECT_EQ((Tile{128, 64, 2, 8}).Text(), "128x64/2/8");
   EXPECT_EQ((Tile{128, 64, 4, 8, true}).Text(), "128x64/4/8/warpgroups");
+  EXPECT_EQ((Tile{128, 128, 4, 8, true, true}).Text(), "128x128/4/8/images");
+  EXPECT_EQ(*ParseTile("128x128/4/8/images"),
+            (Tile{128, 128, 4, 8, true, true}));
 }
 
 TEST(TileText, OtherTextIsRefused) {

@@ -56,10 +56,11 @@ struct ExtendRing {
                                           : kValueTermsBytes;
   static constexpr int kSlots = spec::kStages;
   static constexpr int kRaws = spec::kImages ? 0 : 3;
-  static constexpr int kRawBytes =
-      Shape::kGroups * (Shape::KGroup::kBytes > Shape::VGroup::kBytes
-                            ? Shape::KGroup::kBytes
-                            : Shape::VGroup::kBytes);
+  // Of a group of K or of V alike: a warp's own in every round.
+  static constexpr int kRawGroupBytes =
+      Shape::KGroup::kBytes > Shape::VGroup::kBytes ? Shape::KGroup::kBytes
+                                                    : Shape::VGroup::kBytes;
+  static constexpr int kRawBytes = Shape::kGroups * kRawGroupBytes;
 
   static constexpr int kQuery = kSlots * kImageBytes;
   static constexpr int kTerms = kQuery + Shape::kQueryBytes;
@@ -95,7 +96,7 @@ struct ExtendRing {
   template <class Group>
   __device__ __forceinline__ ops::GroupPlace Raw(u32 place, int group) const {
     return ops::PlaceAt<Group>(shared + kRaw + place * kRawBytes +
-                               group * Group::kBytes);
+                               group * kRawGroupBytes);
   }
   __device__ __forceinline__ u32 Item(ItemPlace item) const {
     return shared + kItem + item.Index() * kItemBytes;
