@@ -136,7 +136,8 @@ class AttentionArgs(Sized):
                 ("mask_indptr", c_void_p), ("selected", c_void_p),
                 ("selected_per_head", c_int32), ("sm_scale", c_float),
                 ("batch", c_int32), ("total_q", c_int32),
-                ("num_q_heads", c_int32), ("num_kv_heads", c_int32)]
+                ("num_q_heads", c_int32), ("num_kv_heads", c_int32),
+                ("workspace", c_void_p), ("workspace_bytes", c_int64)]
 
 
 class DecodeGrid(ctypes.Structure):
@@ -201,6 +202,10 @@ FUNCTIONS = {
         (c_int, [c_void_p, c_void_p, c_int32, c_int32, POINTER(DecodeGrid)]),
     "decode_workspace_bytes":
         (c_int, [c_void_p, POINTER(DecodeGrid), POINTER(c_int64)]),
+    "prepare_extend_on_images": (c_int, [c_void_p, c_char_p,
+                                         POINTER(c_void_p)]),
+    "extend_workspace_bytes":
+        (c_int, [c_void_p, c_int32, c_int32, c_int64, POINTER(c_int64)]),
     "run_store": (c_int, [c_void_p, POINTER(StoreArgs), c_void_p]),
     "run_extend": (c_int, [c_void_p, POINTER(AttentionArgs), c_void_p]),
     "run_decode":
@@ -288,6 +293,13 @@ class Kernel:
         return count.value
 
 
+    def extend_workspace_bytes(self, batch, num_kv_heads, kv_tokens):
+        count = c_int64()
+        self._library.extend_workspace_bytes(
+            self.handle, batch, num_kv_heads, kv_tokens, byref(count))
+        return count.value
+
+
 class Engine:
     """An engine with the environment's options but for those that are given.
     `cache_roots`: paths."""
@@ -320,6 +332,12 @@ class Engine:
     def prepare(self, spec):
         handle = c_void_p()
         self.library.prepare(self.handle, spec.encode(), byref(handle))
+        return Kernel(self.library, handle, spec)
+
+    def prepare_extend_on_images(self, spec):
+        handle = c_void_p()
+        self.library.prepare_extend_on_images(self.handle, spec.encode(),
+                                              byref(handle))
         return Kernel(self.library, handle, spec)
 
     def facts(self):

@@ -11,6 +11,7 @@
 #include "compiler/tile/tile_selector.h"
 #include "kernels/build_id.h"
 #include "kernels/c_api_boundary.h"
+#include "kernels/extend.h"
 #include "runtime/base/knobs.h"
 #include "runtime/base/status_macros.h"
 
@@ -282,17 +283,22 @@ absl::Status AddScoreFunction(kvforge_engine* engine, const char* text,
   return absl::OkStatus();
 }
 
-absl::Status Prepare(kvforge_engine* engine, const char* spec_text,
+absl::Status Prepare(absl::string_view call, bool on_images,
+                     kvforge_engine* engine, const char* spec_text,
                      kvforge_kernel** result) {
-  constexpr char kCall[] = "kvforge_prepare";
   RETURN_IF_ERROR(
-      CheckNotNull(kCall, "kernel", result, "where the handle goes"));
+      CheckNotNull(call, "kernel", result, "where the handle goes"));
   *result = nullptr;
-  RETURN_IF_ERROR(CheckNotNull(kCall, "engine", engine, "an engine"));
-  RETURN_IF_ERROR(CheckNotNull(kCall, "spec", spec_text, "a SPEC"));
+  RETURN_IF_ERROR(CheckNotNull(call, "engine", engine, "an engine"));
+  RETURN_IF_ERROR(CheckNotNull(call, "spec", spec_text, "a SPEC"));
   ASSIGN_OR_RETURN(const KernelSpec spec, ParseSpec(spec_text));
   auto kernel = std::make_unique<kvforge_kernel>();
-  ASSIGN_OR_RETURN(kernel->prepared, engine->engine->Prepare(spec));
+  if (on_images) {
+    ASSIGN_OR_RETURN(const Tile tile, ImagesTile(*engine->engine, spec));
+    ASSIGN_OR_RETURN(kernel->prepared, engine->engine->Prepare(spec, tile));
+  } else {
+    ASSIGN_OR_RETURN(kernel->prepared, engine->engine->Prepare(spec));
+  }
   kernel->spec = kernel->prepared->spec().Text();
   kernel->tile = kernel->prepared->tile().Text();
   kernel->key_digest = KeyDigest(kernel->prepared->key());
@@ -403,7 +409,18 @@ int kvforge_engine_add_score_function(kvforge_engine* engine, const char* text,
 
 int kvforge_prepare(kvforge_engine* engine, const char* spec,
                     kvforge_kernel** kernel) {
-  return api::Guarded([&] { return api::Prepare(engine, spec, kernel); });
+  return api::Guarded([&] {
+    return api::Prepare("kvforge_prepare", /*on_images=*/false, engine, spec,
+                        kernel);
+  });
+}
+
+int kvforge_prepare_extend_on_images(kvforge_engine* engine, const char* spec,
+                                     kvforge_kernel** kernel) {
+  return api::Guarded([&] {
+    return api::Prepare("kvforge_prepare_extend_on_images", /*on_images=*/true,
+                        engine, spec, kernel);
+  });
 }
 
 void kvforge_kernel_release(kvforge_kernel* kernel) { delete kernel; }

@@ -182,6 +182,15 @@ typedef struct kvforge_kernel kvforge_kernel;
 int kvforge_prepare(kvforge_engine* engine, const char* spec,
                     kvforge_kernel** kernel);
 
+// The same for extend in a tile in which it attends to images of the cache's
+// keys in a workspace: faster where many query tokens share them, for more
+// memory (kernels/extend.h).
+// Errors  also RESOURCE_EXHAUSTED  there is none for this SPEC and GPU, with
+// the
+//                                  reason; kvforge_prepare serves then
+int kvforge_prepare_extend_on_images(kvforge_engine* engine, const char* spec,
+                                     kvforge_kernel** kernel);
+
 // Null: nothing.
 void kvforge_kernel_release(kvforge_kernel* kernel);
 
@@ -370,7 +379,17 @@ typedef struct {
   int32_t total_q;      // rows of q, padding behind q_indptr[batch] included
   int32_t num_q_heads;  // num_kv_heads * the SPEC's group
   int32_t num_kv_heads;
+  // Of extend on images: kvforge_extend_workspace_bytes bytes, 128-byte
+  // aligned, of one call at a time; may hold anything. Otherwise not looked at.
+  void* workspace;
+  int64_t workspace_bytes;
 } kvforge_attention_args;
+
+// Bytes of workspace of launches of extend of such sizes; 0 for a kernel that
+// takes none. kv_tokens: at most, of all sequences together.
+int kvforge_extend_workspace_bytes(const kvforge_kernel* extend, int32_t batch,
+                                   int32_t num_kv_heads, int64_t kv_tokens,
+                                   int64_t* bytes);
 
 int kvforge_run_extend(const kvforge_kernel* kernel,
                        const kvforge_attention_args* args, void* stream);

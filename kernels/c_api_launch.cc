@@ -106,6 +106,27 @@ absl::Status WorkspaceBytes(const kvforge_kernel* decode,
   return absl::OkStatus();
 }
 
+absl::Status ExtendBytes(const kvforge_kernel* extend, int32_t batch,
+                         int32_t num_kv_heads, int64_t kv_tokens,
+                         int64_t* bytes) {
+  constexpr char kCall[] = "kvforge_extend_workspace_bytes";
+  RETURN_IF_ERROR(CheckNotNull(kCall, "bytes", bytes, "where it goes"));
+  RETURN_IF_ERROR(CheckKernel(kCall, extend));
+  constexpr int64_t kMostTokens = int64_t{1} << 40;
+  if (batch < 0 || num_kv_heads < 0 || kv_tokens < 0 ||
+      kv_tokens > kMostTokens) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kCall, ": batch = ", batch, ", num_kv_heads = ", num_kv_heads,
+        ", kv_tokens = ", kv_tokens,
+        "; none may be below 0, and kv_tokens at "
+        "most ",
+        kMostTokens, "; pass the sizes that launches will have"));
+  }
+  *bytes =
+      ExtendWorkspaceBytes(*extend->prepared, {batch, num_kv_heads, kv_tokens});
+  return absl::OkStatus();
+}
+
 absl::StatusOr<StoreArgs> ReadStore(absl::string_view call,
                                     const kvforge_store_args* from) {
   kvforge_store_args c;
@@ -157,6 +178,8 @@ absl::StatusOr<ExtendParams> ReadAttention(absl::string_view call,
   args.batch = c.batch;
   args.total_q = c.total_q;
   args.num_kv_heads = c.num_kv_heads;
+  params.workspace = c.workspace;
+  params.workspace_bytes = c.workspace_bytes;
   return params;
 }
 
@@ -266,6 +289,14 @@ int kvforge_decode_workspace_bytes(const kvforge_kernel* decode,
                                    const kvforge_decode_grid* grid,
                                    int64_t* bytes) {
   return api::Guarded([&] { return api::WorkspaceBytes(decode, grid, bytes); });
+}
+
+int kvforge_extend_workspace_bytes(const kvforge_kernel* extend, int32_t batch,
+                                   int32_t num_kv_heads, int64_t kv_tokens,
+                                   int64_t* bytes) {
+  return api::Guarded([&] {
+    return api::ExtendBytes(extend, batch, num_kv_heads, kv_tokens, bytes);
+  });
 }
 
 int kvforge_run_store(const kvforge_kernel* kernel,

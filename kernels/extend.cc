@@ -38,7 +38,7 @@ absl::Status CheckWorkspace(const PreparedKernel& kernel,
                                   " past a multiple of ", kImagesOffset),
       "; supported are ", least,
       " bytes or more at such a multiple; allocate "
-      "what ExtendWorkspaceBytes says, or prepare a tile without images"));
+      "the bytes that the size query gives, or prepare a tile without images"));
 }
 
 // Two launches: images, then attention to them.

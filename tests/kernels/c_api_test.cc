@@ -420,6 +420,62 @@ TEST(CApi, LogLinesReachTheCallback) {
   std::filesystem::remove(path);
 }
 
+// ---- Extend on images ----
+
+TEST(CApi, ExtendOnImagesGivesWhatExtendGives) {
+  auto options = OptionsFromEnvironment();
+  options.gpu = "sm_90";
+  const CEngine engine = Create(options);
+  const std::string spec = AttentionSpec("extend", "e4m3_row");
+  kvforge_kernel* made = nullptr;
+  KVFORGE_EXPECT_C_OK(
+      kvforge_prepare_extend_on_images(engine.get(), spec.c_str(), &made));
+  const CKernel images(made);
+  auto facts = Sized<kvforge_kernel_facts>();
+  KVFORGE_EXPECT_C_OK(kvforge_kernel_get_facts(images.get(), &facts));
+  EXPECT_THAT(facts.tile, HasSubstr("/images"));
+
+  CApiProblem problem("e4m3_row", 7);
+  const CKernel store = Prepared(engine, StoreSpec("e4m3_row"));
+  KVFORGE_EXPECT_C_OK(kvforge_run_store(store.get(), &problem.store, nullptr));
+  // Without a workspace nothing runs.
+  EXPECT_EQ(kvforge_run_extend(images.get(), &problem.attention, nullptr),
+            KVFORGE_INVALID_ARGUMENT);
+  int64_t bytes = 0;
+  KVFORGE_EXPECT_C_OK(kvforge_extend_workspace_bytes(
+      images.get(), problem.attention.batch, problem.attention.num_kv_heads,
+      problem.kPages * problem.kPage, &bytes));
+  std::vector<char> memory(bytes + 128);
+  problem.attention.workspace =
+      memory.data() + (128 - reinterpret_cast<uintptr_t>(memory.data()) % 128);
+  problem.attention.workspace_bytes = bytes;
+  KVFORGE_EXPECT_C_OK(
+      kvforge_run_extend(images.get(), &problem.attention, nullptr));
+  const std::vector<float> on_images = problem.out;
+  const CKernel extend = Prepared(engine, spec);
+  KVFORGE_EXPECT_C_OK(
+      kvforge_run_extend(extend.get(), &problem.attention, nullptr));
+  for (size_t i = 0; i < on_images.size(); ++i) {
+    ASSERT_NEAR(on_images[i], problem.out[i], 2e-3) << i;
+  }
+  KVFORGE_EXPECT_C_OK(
+      kvforge_extend_workspace_bytes(extend.get(), 1, 1, 1000, &bytes));
+  EXPECT_EQ(bytes, 0);
+}
+
+TEST(CApi, ExtendOnImagesIsRefusedByNameWhereThereIsNone) {
+  kvforge_kernel* kernel = nullptr;
+  EXPECT_EQ(kvforge_prepare_extend_on_images(
+                SharedEngine().get(),
+                AttentionSpec("extend", "e4m3_row").c_str(), &kernel),
+            KVFORGE_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(kernel, nullptr);
+  EXPECT_THAT(kvforge_last_error(), HasSubstr("needs products of warpgroups"));
+  int64_t bytes = 0;
+  EXPECT_EQ(kvforge_extend_workspace_bytes(nullptr, 1, 1, 1, &bytes),
+            KVFORGE_INVALID_ARGUMENT);
+}
+
 // ---- Threads ----
 
 TEST(CApi, ThreadsPrepareAndRunOnOneEngine) {

@@ -175,8 +175,9 @@ TEST(Images, RefuseALaunchWithoutAWorkspace) {
                                bench.problem.num_q_heads};
   const absl::Status status = RunExtend(**kernel, params, nullptr);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              ::testing::HasSubstr("allocate what ExtendWorkspaceBytes says"));
+  EXPECT_THAT(
+      std::string(status.message()),
+      ::testing::HasSubstr("allocate the bytes that the size query gives"));
 }
 
 TEST(Warpgroups, SayWhatTheyDoNotTake) {
