@@ -71,7 +71,8 @@ absl::StatusOr<std::vector<Tile>> TunedTiles(const KernelSpec& spec,
   }
   std::vector<Tile> tiles;
   for (const Tile& tile : shapes) {
-    if (CheckTile(spec, tile, gpu).ok()) tiles.push_back(tile);
+    // Images need a workspace, which whoever takes the winner may not grant.
+    if (!tile.images && CheckTile(spec, tile, gpu).ok()) tiles.push_back(tile);
   }
   return tiles;
 }
