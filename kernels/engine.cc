@@ -26,7 +26,7 @@ namespace {
 // target runs few blocks.
 constexpr int kHostMultiprocessors = 8;
 
-constexpr size_t kMostTensorMaps = 4096;  // of a kernel
+constexpr size_t kMostTensorMaps = 1024;  // launches' of a kernel
 
 constexpr char kHostArchPrefix[] = "host-";
 
@@ -126,24 +126,35 @@ absl::Status PreparedKernel::Launch(int64_t blocks, const void* args,
   return absl::OkStatus();
 }
 
-absl::Status PreparedKernel::EncodeTensorMap(const TensorBox& box,
-                                             TensorMap& map) const {
-  if (cuda_ == nullptr) {
-    EncodeHostTensorMap(box, map);
+absl::Status PreparedKernel::EncodeTensorMaps(const TensorBoxes& boxes,
+                                              TensorMaps& maps) const {
+  const auto encode_each = [&](const auto& encode) -> absl::Status {
+    for (int i = 0; i < TensorBoxes::kCount; ++i) {
+      if (boxes.box[i].base == nullptr) continue;
+      RETURN_IF_ERROR(encode(boxes.box[i], maps[i]));
+    }
     return absl::OkStatus();
+  };
+  if (cuda_ == nullptr) {
+    return encode_each([](const TensorBox& box, TensorMap& map) {
+      EncodeHostTensorMap(box, map);
+      return absl::OkStatus();
+    });
   }
   std::lock_guard lock(maps_mutex_);
-  if (const auto found = maps_.find(box); found != maps_.end()) {
-    map = found->second;
+  if (const auto found = maps_.find(boxes); found != maps_.end()) {
+    maps = found->second;
     return absl::OkStatus();
   }
   const ScopedContext context(cuda_->device());
   RETURN_IF_ERROR(context.status());
-  RETURN_IF_ERROR(kvforge::EncodeTensorMap(cuda_->device().api(), box, map));
+  RETURN_IF_ERROR(encode_each([&](const TensorBox& box, TensorMap& map) {
+    return EncodeTensorMap(cuda_->device().api(), box, map);
+  }));
   // An engine has a few caches a layer; one that goes through addresses
   // without end must not fill the memory.
   if (maps_.size() >= kMostTensorMaps) maps_.clear();
-  maps_.emplace(box, map);
+  maps_.emplace(boxes, maps);
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 #ifndef KVFORGE_KERNELS_ENGINE_H_
 #define KVFORGE_KERNELS_ENGINE_H_
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "compiler/spec/kernel_spec.h"
@@ -108,9 +109,12 @@ class PreparedKernel {
 
   // Whether the kernel's GPU has tensor copies.
   bool has_tensor_copies() const { return has_tensor_copies_; }
-  // The map that this kernel's tensor copies read. Kept for further launches:
-  // the driver takes microseconds to make one.
-  absl::Status EncodeTensorMap(const TensorBox& box, TensorMap& map) const;
+  // The maps that this kernel's tensor copies read, of the boxes that have a
+  // base; others are left as they are. Kept for further launches: the driver
+  // takes microseconds to make one.
+  using TensorMaps = std::array<TensorMap, TensorBoxes::kCount>;
+  absl::Status EncodeTensorMaps(const TensorBoxes& boxes,
+                                TensorMaps& maps) const;
 
   // One past the highest shared byte that any launch accessed; kHost only,
   // 0 before the first launch.
@@ -128,7 +132,7 @@ class PreparedKernel {
   bool has_tensor_copies_ = false;
   int multiprocessors_ = 1;
   mutable std::mutex maps_mutex_;
-  mutable absl::flat_hash_map<TensorBox, TensorMap> maps_;  // by maps_mutex_
+  mutable absl::node_hash_map<TensorBoxes, TensorMaps> maps_;  // by maps_mutex_
   mutable std::atomic<uint64_t> launches_ = 0;
   mutable std::atomic<int> shared_high_water_ = 0;
 };

@@ -107,27 +107,30 @@ absl::Status FillKeyMaps(const PreparedKernel& decode, DecodeArgs& args) {
   if (spec.page_size % kGroupKeys != 0 || !decode.has_tensor_copies()) {
     return absl::OkStatus();
   }
-  const auto fill = [&](const std::optional<TensorBox>& box, int bit,
-                        TensorMap& map) -> absl::Status {
-    if (!box) return absl::OkStatus();
-    args.boxes |= bit;
-    return decode.EncodeTensorMap(*box, map);
-  };
   const unsigned heads = 1u << args.heads_per_block_log2;
-  RETURN_IF_ERROR(
-      fill(BoxOfCodes(spec, args.k, spec.k_format->CodeBytes(spec.head_dim),
-                      args.num_kv_heads),
-           kBoxesOfK, args.k_map));
-  RETURN_IF_ERROR(
-      fill(BoxOfCodes(spec, args.v, spec.v_format->CodeBytes(spec.v_head_dim),
-                      args.num_kv_heads),
-           kBoxesOfV, args.v_map));
-  RETURN_IF_ERROR(fill(
+  const std::optional<TensorBox> found[TensorBoxes::kCount] = {
+      BoxOfCodes(spec, args.k, spec.k_format->CodeBytes(spec.head_dim),
+                 args.num_kv_heads),
+      BoxOfCodes(spec, args.v, spec.v_format->CodeBytes(spec.v_head_dim),
+                 args.num_kv_heads),
       BoxOfRowScales(spec, *spec.k_format, args.k, args.num_kv_heads, heads),
-      kBoxesOfKScales, args.k_scale_map));
-  return fill(
-      BoxOfRowScales(spec, *spec.v_format, args.v, args.num_kv_heads, heads),
-      kBoxesOfVScales, args.v_scale_map);
+      BoxOfRowScales(spec, *spec.v_format, args.v, args.num_kv_heads, heads)};
+  constexpr int kBits[TensorBoxes::kCount] = {kBoxesOfK, kBoxesOfV,
+                                              kBoxesOfKScales, kBoxesOfVScales};
+  TensorBoxes boxes;
+  for (int i = 0; i < TensorBoxes::kCount; ++i) {
+    if (!found[i]) continue;
+    boxes.box[i] = *found[i];
+    args.boxes |= kBits[i];
+  }
+  if (args.boxes == 0) return absl::OkStatus();
+  PreparedKernel::TensorMaps maps;
+  RETURN_IF_ERROR(decode.EncodeTensorMaps(boxes, maps));
+  args.k_map = maps[0];
+  args.v_map = maps[1];
+  args.k_scale_map = maps[2];
+  args.v_scale_map = maps[3];
+  return absl::OkStatus();
 }
 
 }  // namespace kvforge

@@ -21,14 +21,23 @@ struct TensorBox {
   int swizzle_bytes = 0;
 
   friend bool operator==(const TensorBox&, const TensorBox&) = default;
+};
+
+// The boxes of one launch's copies; without a base where there is none. Hashed
+// by where they are: launches that differ in nothing else are few.
+struct TensorBoxes {
+  static constexpr int kCount = 4;
+  TensorBox box[kCount];
+
+  friend bool operator==(const TensorBoxes&, const TensorBoxes&) = default;
   template <typename H>
-  friend H AbslHashValue(H hash, const TensorBox& box) {
-    return H::combine(std::move(hash), box.base, box.strides, box.sizes,
-                      box.box, box.swizzle_bytes);
+  friend H AbslHashValue(H hash, const TensorBoxes& boxes) {
+    return H::combine(std::move(hash), boxes.box[0].base, boxes.box[1].base,
+                      boxes.box[2].base, boxes.box[3].base);
   }
 };
 
-// What the driver makes of it, for a GPU of compute capability 9.0 or more.
+// What the driver makes of a box, for a GPU of compute capability 9.0 or more.
 // kInvalidArgument where it refuses the box.
 absl::Status EncodeTensorMap(const DriverApi& api, const TensorBox& box,
                              TensorMap& map);
