@@ -113,12 +113,13 @@ TEST(Warpgroups, RaiseReferencesOfOneRow) {
   ExpectCaseRight(options, 0, 1);
 }
 
-// Scales of V that grow from tile to tile, under scores that do not.
+// Scales of V that grow from tile to tile, under scores that do not, those of
+// odd keys ahead of the others.
 TEST(Warpgroups, RaiseReferencesForGrowingValues) {
   CaseOptions options = Options("e4m3_row", {20}, {500});
   options.v = [](int64_t token, int head, int d) {
     return std::ldexp(1.0f + static_cast<float>((token + head + d) % 5) / 8,
-                      static_cast<int>(token / 16) - 16);
+                      static_cast<int>(token / 16 + token % 2 * 8) - 16);
   };
   ExpectCaseRight(options, 0, 1);
 }
