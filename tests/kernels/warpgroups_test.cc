@@ -100,14 +100,14 @@ TEST(Warpgroups, RaiseReferencesFromTileToTile) {
   ExpectCaseRight(options, 0, 1);
 }
 
-// Scores that grow for one row of a block alone.
+// Scores that grow for the rows of one token alone, and fall for the others.
 TEST(Warpgroups, RaiseReferencesOfOneRow) {
   CaseOptions options = Options("e4m3_row", {60}, {400});
   options.k = [](int64_t token, int, int d) {
     return d == 0 ? static_cast<float>(token) / 8 : 0.25f;
   };
   options.q = [](int64_t token, int, int d) {
-    return token == 33 && d == 0 ? 16.0f : 1.0f / 64;
+    return token == 33 && d == 0 ? 16.0f : -1.0f / 64;
   };
   options.sm_scale = 1;
   ExpectCaseRight(options, 0, 1);
@@ -138,7 +138,7 @@ TEST(Warpgroups, TakeManySequences) {
   std::vector<int> kv_lens;
   for (int i = 0; i < 37; ++i) {
     q_lens.push_back(i % 5 == 2 ? 0 : 1 + i % 3);
-    kv_lens.push_back(i % 7 == 3 ? 0 : 5 + i * 29 % 140);
+    kv_lens.push_back(i % 7 == 4 ? 0 : 5 + i * 29 % 140);
   }
   ExpectCaseRight(Options("e4m3_row", q_lens, kv_lens), 0, 1);
 }
