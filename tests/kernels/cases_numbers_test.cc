@@ -194,6 +194,14 @@ TEST(OnlineSoftmax, RisingScores) {
   }
 }
 
+TEST(OnlineSoftmax, NegativeScale) {
+  for (const char* format : {"bf16", "e4m3_row", "int4_row", "mxfp8"}) {
+    CaseOptions options = Small(format, {1, 30}, {60, 128});
+    options.sm_scale = -0.25f;
+    ExpectCaseRight(options);
+  }
+}
+
 // Weights are narrowed to bf16, 8 bits, and few keys decide a row: rounded
 // once, a row in a thousand would be off by 0.9 of its bound and more.
 TEST(OnlineSoftmax, NarrowingToBf16LosesLittle) {

@@ -103,6 +103,49 @@ TEST(Warpgroups, RaiseReferencesFromTileToTile) {
   ExpectCaseRight(options, 0, 1);
 }
 
+// Scores that grow for the rows of one token alone, and fall for the others.
+TEST(Warpgroups, RaiseReferencesOfOneRow) {
+  CaseOptions options = Options("e4m3_row", {60}, {400});
+  options.k = [](int64_t token, int, int d) {
+    return d == 0 ? static_cast<float>(token) / 8 : 0.25f;
+  };
+  options.q = [](int64_t token, int, int d) {
+    return token == 33 && d == 0 ? 16.0f : -1.0f / 64;
+  };
+  options.sm_scale = 1;
+  ExpectCaseRight(options, 0, 1);
+}
+
+// Scales of V that grow from tile to tile, under scores that do not, those of
+// odd keys ahead of the others.
+TEST(Warpgroups, RaiseReferencesForGrowingValues) {
+  CaseOptions options = Options("e4m3_row", {20}, {500});
+  options.v = [](int64_t token, int head, int d) {
+    return std::ldexp(1.0f + static_cast<float>((token + head + d) % 5) / 8,
+                      static_cast<int>(token / 16 + token % 2 * 8) - 16);
+  };
+  ExpectCaseRight(options, 0, 1);
+}
+
+TEST(Warpgroups, TakeANegativeScale) {
+  for (const char* format : {"bf16", "e4m3_row", "int4_row"}) {
+    CaseOptions options = Options(format, {70}, {200});
+    options.sm_scale = -0.25f;
+    ExpectCaseRight(options, 0, 1);
+  }
+}
+
+// More sequences than a warp has lanes, some without tiles of keys.
+TEST(Warpgroups, TakeManySequences) {
+  std::vector<int> q_lens;
+  std::vector<int> kv_lens;
+  for (int i = 0; i < 37; ++i) {
+    q_lens.push_back(i % 5 == 2 ? 0 : 1 + i % 3);
+    kv_lens.push_back(i % 7 == 4 ? 0 : 5 + i * 29 % 140);
+  }
+  ExpectCaseRight(Options("e4m3_row", q_lens, kv_lens), 0, 1);
+}
+
 TEST(Warpgroups, KeepToWindowMaskAndSoftcap) {
   CaseOptions options = Options("e4m3_row", {90, 5}, {260, 100});
   options.window = 70;
