@@ -98,7 +98,7 @@ struct Fp8Consumer {
     }
     Fp8Weights::Map(args, sequence, ring.Terms(keys), ring.LogTerms(values),
                     first, t, state, s);
-    ArriveAsWarp(ring.Free(keys), lane);
+    arch::MbarrierArrive(ring.Free(keys));
     if (Shape::kPicked || first < work.common.first ||
         first + Fp8Ring::kKeys > work.common.end) {
       Fp8Weights::Hide(args, sequence, first, t, state, s);
@@ -111,7 +111,7 @@ struct Fp8Consumer {
 
   __device__ __forceinline__ void TakeSecondProduct(Fp8Ring::ValueSlot values) {
     arch::WgmmaWait<0>(product);
-    ArriveAsWarp(ring.Free(values), lane);
+    arch::MbarrierArrive(ring.Free(values));
     weights.Promote(1, product, state);
   }
 

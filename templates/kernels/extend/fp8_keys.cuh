@@ -143,7 +143,9 @@ struct Fp8Producer {
       if (tile >= 0) {
         arch::CpAsyncWait<kAhead - 1>();
         arch::AsyncFence();
-        ArriveAsWarp(ring.Filled(landed), lane);
+        arch::MbarrierArrive(ring.Filled(landed));
+        // Lanes read what others have copied.
+        arch::WarpSync();
         ring.WaitUntilFree(values);
 #pragma unroll 1
         for (int i = 0; i < kWarpGroups; ++i) {
@@ -152,7 +154,7 @@ struct Fp8Producer {
           ConvertTerms(raw.row_scales, Group(i), values);
         }
         arch::AsyncFence();
-        ArriveAsWarp(ring.Filled(values), lane);
+        arch::MbarrierArrive(ring.Filled(values));
         landed.Next();
         values.Next();
       }

@@ -145,17 +145,11 @@ struct Fp8Ring {
   __device__ __forceinline__ void InitSlots(int slots) const {
     Slot slot;
     for (int i = 0; i < slots; ++i, slot.Next()) {
-      arch::MbarrierInit(Filled(slot), kGroupThreads / 32);
-      arch::MbarrierInit(Free(slot), kConsumers / 32);
+      arch::MbarrierInit(Filled(slot), kGroupThreads);
+      arch::MbarrierInit(Free(slot), kConsumers);
     }
   }
 };
-
-// The warp's arrival, behind what all its lanes did.
-__device__ __forceinline__ void ArriveAsWarp(u32 barrier, int lane) {
-  arch::WarpSync();
-  if (lane == 0) arch::MbarrierArrive(barrier);
-}
 
 // Numbers of named barriers.
 inline constexpr int kConsumerBarrier = 2;  // and the next: one a warpgroup
