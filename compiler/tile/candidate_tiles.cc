@@ -54,8 +54,7 @@ constexpr int kEnoughRows = 64;
 std::vector<Tile> ExtendTiles(const KernelSpec& spec, const GpuTarget& target) {
   if (spec.compute == Compute::kFp8) {
     // More slots keep more copies under way; there is one block on an SM.
-    return {
-        {128, 128, 4, 8, true}, {128, 128, 3, 8, true}, {128, 128, 2, 8, true}};
+    return {{128, 128, 4, 8, true}, {128, 128, 3, 8, true}};
   }
   const int least_area = LeastExtendArea(spec, target);
   const int dim_split = ExtendDimSplit(spec.v_head_dim);

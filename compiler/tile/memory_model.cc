@@ -33,6 +33,8 @@ constexpr int kImagesConsumerRegisters = 232;
 constexpr int kWarpgroupOtherRegisters = 40;
 constexpr int kWarpgroupMinimumRegisters = 24;
 constexpr int kWarpgroupFeatureRegisters = 8;
+// Feeders that copy scales of rows and of blocks leave consumers fewer.
+constexpr int kWarpgroupFeederRegisters = 24;
 // Likewise of kernels/extend_fp8.cuh.
 constexpr int kFp8ConsumerRegisters = 216;
 constexpr int kFp8OtherRegisters = 40;
@@ -156,9 +158,14 @@ int Fp8Registers(const KernelSpec& spec, const Tile& tile) {
 int WarpgroupRegisters(const KernelSpec& spec, const Tile& tile) {
   const bool two_part_weights = spec.v_format->element == Element::kBf16;
   const bool minima = spec.v_format->row_scale == RowScale::kF32AndMinimum;
+  const auto both = [](const KvFormat& format) {
+    return format.row_scale != RowScale::kNone && format.block > 0;
+  };
+  const bool copies_both = both(*spec.k_format) || both(*spec.v_format);
   return spec.v_head_dim / 2 + tile.block_n / 2 +
          tile.block_n / 4 * (two_part_weights ? 2 : 1) +
          kWarpgroupOtherRegisters + (minima ? kWarpgroupMinimumRegisters : 0) +
+         (!tile.images && copies_both ? kWarpgroupFeederRegisters : 0) +
          kWarpgroupFeatureRegisters * CountFeatures(spec);
 }
 
@@ -291,11 +298,15 @@ bool TakesWarpgroups(const KernelSpec& spec) {
   return takes(spec.head_dim) && takes(spec.v_head_dim) &&
          spec.k_format->block_scale != BlockScale::kUe8m0 &&
          spec.v_format->block_scale != BlockScale::kUe8m0 &&
+         spec.k_format->row_scale != RowScale::kF32AndMinimum &&
+         spec.v_format->row_scale != RowScale::kF32AndMinimum &&
          spec.sparse_block == 0;
 }
 
 bool TakesImages(const KernelSpec& spec) {
-  return TakesWarpgroups(spec) && spec.mask != MaskKind::kCustom;
+  return TakesWarpgroups(spec) && spec.mask != MaskKind::kCustom &&
+         spec.k_format->given_scale != GivenScale::kChannel &&
+         spec.v_format->given_scale != GivenScale::kChannel;
 }
 
 int StoreRowsPerWarp(const KernelSpec& spec) {

@@ -24,7 +24,7 @@ std::string WarpgroupMisfit(const KernelSpec& spec, const GpuTarget& target) {
   }
   if (!TakesWarpgroups(spec)) {
     return "is none for warpgroups, which take head_dims of 64, 128 or 192, no "
-           "ue8m0 block scales and no selected blocks";
+           "ue8m0 block scales, no row minima and no selected blocks";
   }
   return "";
 }
@@ -37,7 +37,8 @@ std::string Misfit(const KernelSpec& spec, const Tile& tile,
     if (!refused.empty()) return refused;
   }
   if (tile.images && !TakesImages(spec)) {
-    return "is none for images, which take no custom mask";
+    return "is none for images, which take no custom mask and no channel "
+           "scales";
   }
   const int bytes = SharedBytes(spec, tile);
   if (bytes > target.shared_bytes_opt_in) {
@@ -170,7 +171,7 @@ absl::StatusOr<TileCandidate> SelectWarpgroupTile(const KernelSpec& spec,
   return absl::ResourceExhaustedError(absl::StrCat(
       spec.Text(), " on ", target.name, ": no tile of warpgroups fits; ",
       refused.empty() ? images && !TakesImages(spec)
-                            ? "images take no custom mask"
+                            ? "images take no custom mask and no channel scales"
                             : "each takes more registers or shared memory than "
                               "there are"
                       : absl::StrCat("the spec ", refused),

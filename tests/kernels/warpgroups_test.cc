@@ -243,7 +243,8 @@ TEST(Warpgroups, SayWhatTheyDoNotTake) {
         absl::StrCat(text,
                      " on sm_90: no tile of warpgroups fits; the spec is none "
                      "for warpgroups, which take head_dims of 64, 128 or "
-                     "192, no ue8m0 block scales and no selected blocks; "
+                     "192, no ue8m0 block scales, no row minima and no "
+                     "selected blocks; "
                      "take the tile that the selector chooses"));
   }
 }

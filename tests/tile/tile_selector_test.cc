@@ -246,9 +246,13 @@ TEST(CheckTile, RefusesWarpgroupsByName) {
           CheckTile(spec, {128, 96, 4, 8, true}, Gpu("sm_90")).message()),
       HasSubstr("supported: block_m = 128, block_n = 64 or 128, 3 stages or "
                 "more, 8 warps"));
-  // 128 / 2 + 128 / 2 + 128 / 4 + 40, and 24 for minima
+  EXPECT_THAT(std::string(CheckTile(Spec("extend/int4_row/d128/g4/page16/bf16"),
+                                    {128, 64, 4, 8, true}, Gpu("sm_90"))
+                              .message()),
+              HasSubstr("no row minima and no selected blocks"));
+  // 128 / 2 + 128 / 2 + 128 / 4 + 40, and 24 for feeders of two kinds of scales
   EXPECT_THAT(
-      std::string(CheckTile(Spec("extend/int4_row/d128/g4/page16/bf16"),
+      std::string(CheckTile(Spec("extend/nvfp4_row/d128/g4/page16/bf16"),
                             {128, 128, 4, 8, true}, Gpu("sm_90"))
                       .message()),
       HasSubstr("needs 224 registers a thread, sm_90 has 216 for 8 warps"));
