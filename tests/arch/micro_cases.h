@@ -25,7 +25,7 @@ struct MicroArgs {
 
 struct MicroCase {
   std::string name;
-  std::string file;  // tests/arch/micro/<file>.cuh
+  std::string file;       // tests/arch/micro/<file>.cuh
   std::string constants;  // text ahead of the file's
   int n = 0;              // MicroArgs::n
   std::vector<uint32_t> in;
