@@ -52,8 +52,8 @@ bool IsProduct(const AttentionGraph::Ops& chain) {
 
 // The kernel's template.
 std::string TemplateOf(const KernelSpec& spec, const Tile& tile) {
-  const absl::string_view variant = spec.compute == Compute::kFp8 ? "_fp8"
-                                    : tile.images                 ? "_images"
+  const absl::string_view variant = IsFp8(spec)       ? "_fp8"
+                                    : tile.images     ? "_images"
                                     : tile.warpgroups ? "_warpgroups"
                                                       : "";
   return absl::StrCat("kernels/", KernelName(spec.kernel), variant, ".cuh");
@@ -95,7 +95,7 @@ absl::StatusOr<Parts> AttentionParts(kv::KernelOp kernel,
   block.Alias("ValueOperand",
               DeviceOperand(graph.v.decode.getType().getElement()));
   block.Constant("kScaleQueryRows", graph.row_scaled_q);
-  if (spec.compute == Compute::kFp8) {
+  if (IsFp8(spec)) {
     // Whether ScoreMap is the dot times factors and no more.
     block.Constant("kScoreIsProduct", IsProduct(graph.score_ops));
   }

@@ -214,7 +214,7 @@ absl::Status ValidateSpec(const KernelSpec& spec) {
                    "0 (none) or a positive finite number",
                    "give the model's soft cap, such as 30");
   }
-  if (spec.compute == Compute::kFp8) RETURN_IF_ERROR(ValidateFp8(spec));
+  if (IsFp8(spec)) RETURN_IF_ERROR(ValidateFp8(spec));
   return ValidateScore(spec);
 }
 

@@ -61,6 +61,10 @@ struct KernelSpec {
   bool operator==(const KernelSpec&) const = default;
 };
 
+inline bool IsFp8(const KernelSpec& spec) {
+  return spec.compute == Compute::kFp8;
+}
+
 // kInvalidArgument for text that is no SPEC or whose values no kernel has;
 // kUnimplemented for formats and features that are named but not served.
 // The message says which part, what is accepted and what to do.

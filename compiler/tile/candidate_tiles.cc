@@ -52,7 +52,7 @@ absl::Span<const ExtendShape> ExtendShapes(int head_dim) {
 constexpr int kEnoughRows = 64;
 
 std::vector<Tile> ExtendTiles(const KernelSpec& spec, const GpuTarget& target) {
-  if (spec.compute == Compute::kFp8) {
+  if (IsFp8(spec)) {
     // More slots keep more copies under way; there is one block on an SM.
     return {{128, 128, 4, 8, true}, {128, 128, 3, 8, true}};
   }

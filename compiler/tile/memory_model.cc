@@ -31,7 +31,6 @@ constexpr int kDecodeFeatureRegisters = 16;  // of 8 rows
 constexpr int kWarpgroupConsumerRegisters = 216;
 constexpr int kImagesConsumerRegisters = 232;
 constexpr int kWarpgroupOtherRegisters = 40;
-constexpr int kWarpgroupMinimumRegisters = 24;
 constexpr int kWarpgroupFeatureRegisters = 8;
 // Feeders that copy scales of rows and of blocks leave consumers fewer.
 constexpr int kWarpgroupFeederRegisters = 24;
@@ -41,8 +40,6 @@ constexpr int kFp8OtherRegisters = 40;
 // 16 elements as f32, their codes, addresses and scales.
 constexpr int kStoreRegisters = 64;
 constexpr int kMergeOtherRegisters = 40;
-
-bool IsFp8(const KernelSpec& spec) { return spec.compute == Compute::kFp8; }
 
 constexpr int RoundUp(int value, int unit) {
   return (value + unit - 1) / unit * unit;
@@ -97,9 +94,8 @@ int KeyCodesBytes(const KernelSpec& spec, int keys, int unit) {
                  unit);
 }
 
-// Row terms of a slot of `keys` keys: a plane of scales and one of minima, each
-// four runs of a fourth of the keys and a pad; of V then a factor for each 16
-// keys.
+// Row terms of a slot of `keys` keys: scales, four runs of a fourth of the keys
+// and a pad; of V then a factor for each 16 keys.
 int KeyTermsBytes(const KernelSpec& spec, int keys) {
   return spec.k_format->RowScaleBytes() * (keys + 16);
 }
@@ -157,14 +153,13 @@ int Fp8Registers(const KernelSpec& spec, const Tile& tile) {
 // bf16 weights lose.
 int WarpgroupRegisters(const KernelSpec& spec, const Tile& tile) {
   const bool two_part_weights = spec.v_format->element == Element::kBf16;
-  const bool minima = spec.v_format->row_scale == RowScale::kF32AndMinimum;
   const auto both = [](const KvFormat& format) {
     return format.row_scale != RowScale::kNone && format.block > 0;
   };
   const bool copies_both = both(*spec.k_format) || both(*spec.v_format);
   return spec.v_head_dim / 2 + tile.block_n / 2 +
          tile.block_n / 4 * (two_part_weights ? 2 : 1) +
-         kWarpgroupOtherRegisters + (minima ? kWarpgroupMinimumRegisters : 0) +
+         kWarpgroupOtherRegisters +
          (!tile.images && copies_both ? kWarpgroupFeederRegisters : 0) +
          kWarpgroupFeatureRegisters * CountFeatures(spec);
 }
@@ -304,7 +299,8 @@ bool TakesWarpgroups(const KernelSpec& spec) {
 }
 
 bool TakesImages(const KernelSpec& spec) {
-  return TakesWarpgroups(spec) && spec.mask != MaskKind::kCustom &&
+  return !IsFp8(spec) && TakesWarpgroups(spec) &&
+         spec.mask != MaskKind::kCustom &&
          spec.k_format->given_scale != GivenScale::kChannel &&
          spec.v_format->given_scale != GivenScale::kChannel;
 }

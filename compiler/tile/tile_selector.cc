@@ -37,8 +37,8 @@ std::string Misfit(const KernelSpec& spec, const Tile& tile,
     if (!refused.empty()) return refused;
   }
   if (tile.images && !TakesImages(spec)) {
-    return "is none for images, which take no custom mask and no channel "
-           "scales";
+    return "is none for images, which take no custom mask, no channel scales "
+           "and no compute=fp8";
   }
   const int bytes = SharedBytes(spec, tile);
   if (bytes > target.shared_bytes_opt_in) {
@@ -55,8 +55,6 @@ std::string Misfit(const KernelSpec& spec, const Tile& tile,
   }
   return "";
 }
-
-bool IsFp8(const KernelSpec& spec) { return spec.compute == Compute::kFp8; }
 
 // What the template of the kernel accepts; empty if `tile` is of that shape.
 std::string ShapeRule(const KernelSpec& spec, const Tile& tile) {
@@ -171,7 +169,8 @@ absl::StatusOr<TileCandidate> SelectWarpgroupTile(const KernelSpec& spec,
   return absl::ResourceExhaustedError(absl::StrCat(
       spec.Text(), " on ", target.name, ": no tile of warpgroups fits; ",
       refused.empty() ? images && !TakesImages(spec)
-                            ? "images take no custom mask and no channel scales"
+                            ? "images take no custom mask, no channel scales "
+                              "and no compute=fp8"
                             : "each takes more registers or shared memory than "
                               "there are"
                       : absl::StrCat("the spec ", refused),

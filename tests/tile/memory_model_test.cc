@@ -188,9 +188,12 @@ TEST(Registers, OfWarpgroupsAreAConsumers) {
             216);
   EXPECT_EQ(BlockThreads(fp8, {128, 128, 4, 8, true}), 384);
   // Minima of V take 24.
-  EXPECT_EQ(RegistersPerThread(Spec("extend/int4_row/d64/g4/page16/bf16"),
-                               {128, 64, 4, 8, true}),
+  // Feeders that copy two kinds of scales, but not of images.
+  const KernelSpec nvfp4_row = Spec("extend/nvfp4_row/d64/g4/page16/bf16");
+  EXPECT_EQ(RegistersPerThread(nvfp4_row, {128, 64, 4, 8, true}),
             32 + 32 + 16 + 40 + 24);
+  EXPECT_EQ(RegistersPerThread(nvfp4_row, {128, 64, 4, 8, true, true}),
+            32 + 32 + 16 + 40);
 }
 
 TEST(Registers, LimitIsTheShareOfTheFile) {

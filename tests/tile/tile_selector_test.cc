@@ -272,6 +272,12 @@ TEST(CheckTile, RefusesImagesByName) {
                     {128, 128, 4, 8, true, true}, Gpu("sm_90"))
               .message()),
       HasSubstr("is none for images, which take no custom mask"));
+  EXPECT_THAT(
+      std::string(
+          CheckTile(Spec("extend/e4m3_row/d128/g4/page16/bf16/compute=fp8"),
+                    {128, 128, 4, 8, true, true}, Gpu("sm_90"))
+              .message()),
+      HasSubstr("no channel scales and no compute=fp8"));
 }
 
 // A launch in a tile of images needs a workspace: no selector grants it.

@@ -47,14 +47,6 @@ struct SlotTerms {
         to[i / 2][i % 2].scale = arch::FromBits(scales.v[i]);
       }
     }
-    if constexpr (Side::kRowMinimum) {
-      const U32x4 minima =
-          arch::LoadShared<U32x4>(place + ExtendRing::kPlaneBytes);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        to[i / 2][i % 2].minimum = arch::FromBits(minima.v[i]);
-      }
-    }
   }
   __device__ __forceinline__ void LoadKeyTerms(
       int n, int t, ops::RowTerms (&to)[2][2]) const {
@@ -66,8 +58,7 @@ struct SlotTerms {
   }
   // The largest factor of a weight.
   __device__ __forceinline__ float LargestValue() const {
-    const u32 tops =
-        values + ExtendRing::kValuePlanes * ExtendRing::kPlaneBytes;
+    const u32 tops = values + ExtendRing::kScalesBytes;
     float largest = 0;
     if constexpr (spec::kValueWeightScaled) {
 #pragma unroll
@@ -100,8 +91,7 @@ struct Consumer {
   // Whether weights can be worked out without looking for the largest score
   // first.
   static constexpr bool kOnePass = spec::kImages && Shape::kUniformInUnit &&
-                                   !Shape::kPicked && !Shape::kTwoPartWeights &&
-                                   !KSide::kRowMinimum && !VSide::kRowMinimum;
+                                   !Shape::kPicked && !Shape::kTwoPartWeights;
 
   const AttentionArgs& args;
   const ops::Sequence& sequence;

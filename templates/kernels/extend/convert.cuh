@@ -44,9 +44,6 @@ __device__ __forceinline__ void WriteTerms(ops::GroupPlace group, int first_key,
     const int at = key % 8 / 2 * Ring::kLaneBytes + (key / 8 * 2 + key % 2) * 4;
     if (lane < ops::kGroupKeys) {
       to.StoreTerm(at, arch::Bits(terms.scale));
-      if constexpr (Side::kRowMinimum) {
-        to.StoreTerm(Ring::kPlaneBytes + at, arch::Bits(terms.minimum));
-      }
     }
     if constexpr (kValues) {
       float top = arch::Abs(spec::ValueWeight(1.0f, terms.scale));
@@ -55,8 +52,7 @@ __device__ __forceinline__ void WriteTerms(ops::GroupPlace group, int first_key,
         top = arch::Max(top, arch::ShuffleXor(top, mask));
       }
       if (lane == 0) {
-        to.StoreTerm(Ring::kValuePlanes * Ring::kPlaneBytes +
-                         first_key / ops::kGroupKeys * 4,
+        to.StoreTerm(Ring::kScalesBytes + first_key / ops::kGroupKeys * 4,
                      arch::Bits(top));
       }
     }

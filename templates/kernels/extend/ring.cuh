@@ -8,12 +8,9 @@
 //   image   64 channels of every key, 128 bytes a key, swizzled; then the next
 //           64. By depth it is an operand of q K, by row one of p V
 //           (arch/wgmma_matrix.cuh)
-//
-//   terms   scales of the keys, then their minima, each as a plane: those of
-//   the
-//           columns that lane t of a consumer holds, keys 8 n + 2 t and the
-//           next for all n, lie together. Of V then, for each 16 keys, the
-//           largest factor of a weight
+//   terms   scales of the keys: those of the columns that lane t of a consumer
+//           holds, keys 8 n + 2 t and the next for all n, lie together. Of V
+//           then, for each 16 keys, the largest factor of a weight
 //
 // Slots are a ring; each has a barrier that ends a phase when it is filled, and
 // one when it is free. Where the feeders make the images themselves they copy
@@ -40,15 +37,13 @@ struct ExtendRing {
   static constexpr int kMostChannels =
       spec::kHeadDim > spec::kValueDim ? spec::kHeadDim : spec::kValueDim;
   static constexpr int kImageBytes = kMostChannels / 64 * kHalfBytes;
-  // Bytes from lane to lane of a plane: reads of four lanes meet no bank twice.
+  // Bytes of scales from lane to lane: reads of four lanes meet no bank twice.
   static constexpr int kLaneBytes = kKeys + 16;
-  static constexpr int kPlaneBytes = 4 * kLaneBytes;
-  static constexpr int kKeyTermsBytes =
-      Shape::KGroup::kRowScaleBytes / 4 * kPlaneBytes;
-  static constexpr int kValuePlanes = Shape::VGroup::kRowScaleBytes / 4;
+  static constexpr int kScalesBytes = 4 * kLaneBytes;
+  static constexpr int kKeyTermsBytes = KSide::kRowScale ? kScalesBytes : 0;
   static constexpr int kValueTermsBytes =
-      kValuePlanes * kPlaneBytes +
-      (kValuePlanes > 0 ? (4 * Shape::kGroups + 15) / 16 * 16 : 0);
+      VSide::kRowScale ? kScalesBytes + (4 * Shape::kGroups + 15) / 16 * 16 : 0;
+  static_assert(!KSide::kRowMinimum && !VSide::kRowMinimum);
   // Images come with the terms of both sides in K's slot.
   static constexpr int kTermsBytes =
       spec::kImages                       ? kKeyTermsBytes + kValueTermsBytes
