@@ -21,10 +21,11 @@ struct CustomMask {
 
   // Which of kKeys (16 or 32) keys from `key` on `token` sees, bit i for key
   // key + i. Bits of keys at kv_len and beyond are anything, but no byte past
-  // the row's last is read; a token that does not exist sees nothing.
+  // the row's last is read; from a token or a first key that does not exist
+  // none is.
   template <int kKeys>
   __device__ __forceinline__ u32 Row(int token, int key) const {
-    if (token >= q_len) return 0;
+    if (token >= q_len || key >= kv_len) return 0;
     const i64 row = static_cast<i64>(token) * kv_len;
     const i64 first = (row + key) / 8;
     const i64 last = (row + kv_len - 1) / 8;

@@ -143,6 +143,17 @@ TEST(CustomMaskBits, PagesAndLengths) {
   }
 }
 
+// A mask of no bits has no byte to read, whatever is fetched ahead.
+TEST(CustomMaskBits, AreNotReadWithoutKeys) {
+  for (int q_len : {1, 2, 70}) {
+    CaseOptions options = Options({q_len}, {0});
+    options.mask = Scattered;
+    ExpectCaseRight(options);
+    options.window = 17;
+    ExpectCaseRight(options);
+  }
+}
+
 // The mask replaces the causal rule: a query sees later keys if it says so.
 TEST(CustomMaskBits, AllOnesIsFullAttention) {
   CaseOptions full = Options({3, 65}, {40, 65});
