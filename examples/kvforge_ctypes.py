@@ -137,7 +137,15 @@ class AttentionArgs(Sized):
                 ("selected_per_head", c_int32), ("sm_scale", c_float),
                 ("batch", c_int32), ("total_q", c_int32),
                 ("num_q_heads", c_int32), ("num_kv_heads", c_int32),
-                ("workspace", c_void_p), ("workspace_bytes", c_int64)]
+                ("workspace", c_void_p), ("workspace_bytes", c_int64),
+                ("kv_tokens", c_int64)]
+
+
+class ExtendSizes(Sized):
+    _fields_ = [("struct_size", c_size_t), ("kv_tokens", c_int64),
+                ("kv_tokens_per_pass", c_int64), ("batch", c_int32),
+                ("num_kv_heads", c_int32), ("total_q", c_int32),
+                ("reserved", c_uint32)]
 
 
 class DecodeGrid(ctypes.Structure):
@@ -205,7 +213,7 @@ FUNCTIONS = {
     "prepare_extend_on_images": (c_int, [c_void_p, c_char_p,
                                          POINTER(c_void_p)]),
     "extend_workspace_bytes":
-        (c_int, [c_void_p, c_int32, c_int32, c_int64, POINTER(c_int64)]),
+        (c_int, [c_void_p, POINTER(ExtendSizes), POINTER(c_int64)]),
     "run_store": (c_int, [c_void_p, POINTER(StoreArgs), c_void_p]),
     "run_extend": (c_int, [c_void_p, POINTER(AttentionArgs), c_void_p]),
     "run_decode":
@@ -292,11 +300,10 @@ class Kernel:
                                              byref(count))
         return count.value
 
-
-    def extend_workspace_bytes(self, batch, num_kv_heads, kv_tokens):
+    def extend_workspace_bytes(self, sizes):
         count = c_int64()
-        self._library.extend_workspace_bytes(
-            self.handle, batch, num_kv_heads, kv_tokens, byref(count))
+        self._library.extend_workspace_bytes(self.handle, byref(sizes),
+                                             byref(count))
         return count.value
 
 

@@ -383,12 +383,27 @@ typedef struct {
   // aligned, of one call at a time; may hold anything. Otherwise not looked at.
   void* workspace;
   int64_t workspace_bytes;
+  // At most, of all sequences together: where the workspace holds fewer, extend
+  // takes several passes. 0: what it holds at once, one pass.
+  int64_t kv_tokens;
 } kvforge_attention_args;
 
+typedef struct {
+  size_t struct_size;
+  int64_t kv_tokens;  // at most, of all sequences together
+  // How many of these the workspace holds at a time; 0: all of them. Then its
+  // bytes are those of total_q and of these, whatever kv_tokens.
+  int64_t kv_tokens_per_pass;
+  int32_t batch;
+  int32_t num_kv_heads;
+  int32_t total_q;  // at most; with several passes
+  uint32_t reserved;
+} kvforge_extend_sizes;
+
 // Bytes of workspace of launches of extend of such sizes; 0 for a kernel that
-// takes none. kv_tokens: at most, of all sequences together.
-int kvforge_extend_workspace_bytes(const kvforge_kernel* extend, int32_t batch,
-                                   int32_t num_kv_heads, int64_t kv_tokens,
+// takes none.
+int kvforge_extend_workspace_bytes(const kvforge_kernel* extend,
+                                   const kvforge_extend_sizes* sizes,
                                    int64_t* bytes);
 
 int kvforge_run_extend(const kvforge_kernel* kernel,

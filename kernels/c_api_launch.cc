@@ -106,24 +106,33 @@ absl::Status WorkspaceBytes(const kvforge_kernel* decode,
   return absl::OkStatus();
 }
 
-absl::Status ExtendBytes(const kvforge_kernel* extend, int32_t batch,
-                         int32_t num_kv_heads, int64_t kv_tokens,
-                         int64_t* bytes) {
+absl::Status ExtendBytes(const kvforge_kernel* extend,
+                         const kvforge_extend_sizes* from, int64_t* bytes) {
   constexpr char kCall[] = "kvforge_extend_workspace_bytes";
   RETURN_IF_ERROR(CheckNotNull(kCall, "bytes", bytes, "where it goes"));
   RETURN_IF_ERROR(CheckKernel(kCall, extend));
+  kvforge_extend_sizes c;
+  RETURN_IF_ERROR(ReadStruct(kCall, "sizes", from, c));
   constexpr int64_t kMostTokens = int64_t{1} << 40;
-  if (batch < 0 || num_kv_heads < 0 || kv_tokens < 0 ||
-      kv_tokens > kMostTokens) {
+  const bool counts = c.batch >= 0 && c.num_kv_heads >= 0 && c.total_q >= 0;
+  const bool tokens = c.kv_tokens >= 0 && c.kv_tokens <= kMostTokens &&
+                      c.kv_tokens_per_pass >= 0 &&
+                      c.kv_tokens_per_pass <= kMostTokens;
+  if (!counts || !tokens) {
     return absl::InvalidArgumentError(absl::StrCat(
-        kCall, ": batch = ", batch, ", num_kv_heads = ", num_kv_heads,
-        ", kv_tokens = ", kv_tokens,
-        "; none may be below 0, and kv_tokens at "
-        "most ",
-        kMostTokens, "; pass the sizes that launches will have"));
+        kCall, ": sizes.batch = ", c.batch, ", num_kv_heads = ", c.num_kv_heads,
+        ", total_q = ", c.total_q, ", kv_tokens = ", c.kv_tokens,
+        ", kv_tokens_per_pass = ", c.kv_tokens_per_pass,
+        "; none may be below 0, and the tokens at most ", kMostTokens,
+        "; pass the sizes that launches will have"));
   }
-  *bytes =
-      ExtendWorkspaceBytes(*extend->prepared, {batch, num_kv_heads, kv_tokens});
+  ExtendSizes sizes;
+  sizes.batch = c.batch;
+  sizes.num_kv_heads = c.num_kv_heads;
+  sizes.kv_tokens = c.kv_tokens;
+  sizes.kv_tokens_per_pass = c.kv_tokens_per_pass;
+  sizes.total_q = c.total_q;
+  *bytes = ExtendWorkspaceBytes(*extend->prepared, sizes);
   return absl::OkStatus();
 }
 
@@ -180,6 +189,7 @@ absl::StatusOr<ExtendParams> ReadAttention(absl::string_view call,
   args.num_kv_heads = c.num_kv_heads;
   params.workspace = c.workspace;
   params.workspace_bytes = c.workspace_bytes;
+  params.kv_tokens = c.kv_tokens;
   return params;
 }
 
@@ -291,12 +301,10 @@ int kvforge_decode_workspace_bytes(const kvforge_kernel* decode,
   return api::Guarded([&] { return api::WorkspaceBytes(decode, grid, bytes); });
 }
 
-int kvforge_extend_workspace_bytes(const kvforge_kernel* extend, int32_t batch,
-                                   int32_t num_kv_heads, int64_t kv_tokens,
+int kvforge_extend_workspace_bytes(const kvforge_kernel* extend,
+                                   const kvforge_extend_sizes* sizes,
                                    int64_t* bytes) {
-  return api::Guarded([&] {
-    return api::ExtendBytes(extend, batch, num_kv_heads, kv_tokens, bytes);
-  });
+  return api::Guarded([&] { return api::ExtendBytes(extend, sizes, bytes); });
 }
 
 int kvforge_run_store(const kvforge_kernel* kernel,

@@ -12,56 +12,109 @@
 namespace kvforge {
 namespace {
 
-// Ahead of the images: the counter of work items. Images are 128-byte aligned.
-constexpr int64_t kImagesOffset = 128;
+// Ahead of the rest: the counter of work items. States and images are 128-byte
+// aligned.
+constexpr int64_t kCounterBytes = 128;
 
 // Of one tile of keys for all kv heads.
 int64_t TileBytes(const PreparedKernel& kernel, int num_kv_heads) {
   return num_kv_heads * ImageSlotBytes(kernel.spec(), kernel.tile());
 }
 
-absl::Status CheckWorkspace(const PreparedKernel& kernel,
-                            const ExtendParams& params) {
-  const int64_t least =
-      kImagesOffset + TileBytes(kernel, params.args.num_kv_heads);
+// The last tile of each sequence is not full.
+int64_t KeyTiles(const PreparedKernel& kernel, int64_t kv_tokens, int batch) {
+  return std::max<int64_t>(kv_tokens / kernel.tile().block_n + batch, 1);
+}
+
+// Blocks of rows of all sequences and kv heads. Each sequence may leave one
+// partly filled; the kernel finds its own in q_indptr, so the grid needs no
+// length.
+int64_t RowBlocks(const PreparedKernel& kernel, int64_t total_q, int batch,
+                  int num_kv_heads) {
+  const int64_t block_m = kernel.tile().block_m;
+  const int64_t rows = total_q * kernel.spec().group;
+  return num_kv_heads * ((rows + block_m - 1) / block_m + batch);
+}
+
+// What a workspace holds, and how often.
+struct Passes {
+  int64_t tiles = 0;  // of a pass
+  int64_t count = 1;
+  int64_t state_bytes = 0;
+};
+
+absl::StatusOr<Passes> PlanPasses(const PreparedKernel& kernel,
+                                  const ExtendParams& params,
+                                  int64_t row_blocks) {
+  const int64_t needed =
+      params.kv_tokens == 0
+          ? 0
+          : KeyTiles(kernel, params.kv_tokens, params.args.batch);
+  if (params.kv_tokens < 0 || needed > INT32_MAX) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "extend: kv_tokens = ", params.kv_tokens, "; 0 to ",
+        int64_t{INT32_MAX} * kernel.tile().block_n - params.args.batch,
+        " are supported; pass what all sequences together have at most"));
+  }
+  const int64_t tile_bytes = TileBytes(kernel, params.args.num_kv_heads);
   const auto address = reinterpret_cast<uintptr_t>(params.workspace);
-  if (address != 0 && address % kImagesOffset == 0 &&
+  int64_t least = kCounterBytes + tile_bytes;
+  if (address != 0 && address % kCounterBytes == 0 &&
       params.workspace_bytes >= least) {
-    return absl::OkStatus();
+    Passes passes;
+    const int64_t bytes = params.workspace_bytes - kCounterBytes;
+    passes.tiles = bytes / tile_bytes;
+    if (passes.tiles < needed) {
+      passes.state_bytes =
+          row_blocks * PassedStateBytes(kernel.spec(), kernel.tile());
+      passes.tiles = (bytes - passes.state_bytes) / tile_bytes;
+      least += passes.state_bytes;
+    }
+    if (params.workspace_bytes >= least) {
+      passes.tiles = std::min<int64_t>(passes.tiles, INT32_MAX);
+      if (passes.state_bytes > 0) {
+        passes.count = (needed + passes.tiles - 1) / passes.tiles;
+      }
+      return passes;
+    }
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "extend: the workspace of ", kernel.spec().Text(), " in tile ",
       kernel.tile().Text(), " is ",
       address == 0 ? std::string("null")
                    : absl::StrCat(params.workspace_bytes, " bytes, ",
-                                  address % kImagesOffset,
-                                  " past a multiple of ", kImagesOffset),
+                                  address % kCounterBytes,
+                                  " past a multiple of ", kCounterBytes),
       "; supported are ", least,
       " bytes or more at such a multiple; allocate "
       "the bytes that the size query gives, or prepare a tile without images"));
 }
 
-// Two launches: images, then attention to them.
+// Two launches a pass: images, then attention to them.
 absl::Status RunOnImages(const PreparedKernel& kernel,
                          const ExtendParams& params,
-                         const AttentionArgs& checked, int64_t items,
+                         const AttentionArgs& checked, int64_t row_blocks,
                          void* stream) {
-  RETURN_IF_ERROR(CheckWorkspace(kernel, params));
+  ASSIGN_OR_RETURN(const Passes passes, PlanPasses(kernel, params, row_blocks));
   ExtendArgs args = {checked};
   char* workspace = static_cast<char*>(params.workspace);
   args.next_item = reinterpret_cast<unsigned*>(workspace);
-  args.images = reinterpret_cast<unsigned char*>(workspace + kImagesOffset);
-  args.image_tiles = static_cast<int>(
-      std::min<int64_t>((params.workspace_bytes - kImagesOffset) /
-                            TileBytes(kernel, checked.num_kv_heads),
-                        INT32_MAX));
-  args.makes_images = 1;
-  args.blocks = kernel.multiprocessors();
-  RETURN_IF_ERROR(kernel.Launch(args.blocks, &args, sizeof(args), stream));
-  args.makes_images = 0;
-  args.blocks =
-      static_cast<int>(std::min<int64_t>(items, kernel.multiprocessors()));
-  return kernel.Launch(args.blocks, &args, sizeof(args), stream);
+  args.states = reinterpret_cast<float*>(workspace + kCounterBytes);
+  args.images = reinterpret_cast<unsigned char*>(workspace + kCounterBytes +
+                                                 passes.state_bytes);
+  args.image_tiles = static_cast<int>(passes.tiles);
+  for (int64_t pass = 0; pass < passes.count; ++pass) {
+    args.first_tile = static_cast<int>(pass * passes.tiles);
+    args.last_pass = pass + 1 == passes.count;
+    args.makes_images = 1;
+    args.blocks = kernel.multiprocessors();
+    RETURN_IF_ERROR(kernel.Launch(args.blocks, &args, sizeof(args), stream));
+    args.makes_images = 0;
+    args.blocks = static_cast<int>(
+        std::min<int64_t>(row_blocks, kernel.multiprocessors()));
+    RETURN_IF_ERROR(kernel.Launch(args.blocks, &args, sizeof(args), stream));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -69,10 +122,18 @@ absl::Status RunOnImages(const PreparedKernel& kernel,
 int64_t ExtendWorkspaceBytes(const PreparedKernel& extend,
                              const ExtendSizes& sizes) {
   if (!extend.tile().images) return 0;
-  // The last tile of each sequence is not full.
-  const int64_t tiles = sizes.kv_tokens / extend.tile().block_n + sizes.batch;
-  return kImagesOffset +
-         std::max<int64_t>(tiles, 1) * TileBytes(extend, sizes.num_kv_heads);
+  const int64_t all = KeyTiles(extend, sizes.kv_tokens, sizes.batch);
+  int64_t bytes = all * TileBytes(extend, sizes.num_kv_heads);
+  if (sizes.kv_tokens_per_pass > 0) {
+    const int64_t block_n = extend.tile().block_n;
+    const int64_t tiles = (sizes.kv_tokens_per_pass + block_n - 1) / block_n;
+    const int64_t passed =
+        RowBlocks(extend, sizes.total_q, sizes.batch, sizes.num_kv_heads) *
+        PassedStateBytes(extend.spec(), extend.tile());
+    bytes =
+        std::min(bytes, tiles * TileBytes(extend, sizes.num_kv_heads) + passed);
+  }
+  return kCounterBytes + bytes;
 }
 
 absl::StatusOr<Tile> ImagesTile(const Engine& engine, const KernelSpec& spec) {
@@ -95,12 +156,8 @@ absl::Status RunExtend(const PreparedKernel& kernel, const ExtendParams& params,
   if (args.batch == 0 || args.total_q == 0) return absl::OkStatus();
   RETURN_IF_ERROR(
       CheckAttention(spec, params.num_q_heads, /*needs_out=*/true, args));
-  // Each sequence may leave one tile partly filled; the kernel finds its tile
-  // in q_indptr, so the grid needs no length.
-  const int64_t block_m = kernel.tile().block_m;
-  const int64_t rows = int64_t{args.total_q} * spec.group;
-  const int64_t tiles = (rows + block_m - 1) / block_m + args.batch;
-  const int64_t blocks = args.num_kv_heads * tiles;
+  const int64_t blocks =
+      RowBlocks(kernel, args.total_q, args.batch, args.num_kv_heads);
   RETURN_IF_ERROR(CheckGrid("extend", blocks));
   if (kernel.tile().images) {
     return RunOnImages(kernel, params, args, blocks, stream);

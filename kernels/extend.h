@@ -39,11 +39,13 @@
 //
 // A kernel in a tile of images (Tile::images) decodes the visible keys once
 // into a workspace of 16-bit operands and attends to those: faster where many
-// query tokens share them, for more memory. Others take no workspace.
+// query tokens share them, for more memory. Others take no workspace. Where the
+// workspace holds fewer than kv_tokens of them, it takes as many passes as they
+// need, two launches each.
 //
 //   workspace   ExtendWorkspaceBytes bytes, 128-byte aligned, of one call at a
-//               time; may hold anything. Where sequences have more keys than it
-//               was sized for, the rows that miss some become NaN
+//               time; may hold anything. Where sequences have more keys than
+//               kv_tokens, the rows that miss some become NaN
 //
 // Errors  kInvalidArgument  a pointer, alignment, count or stride rule above is
 //                           broken; nothing was launched
@@ -65,6 +67,10 @@ struct ExtendSizes {
   int batch = 0;
   int num_kv_heads = 0;
   int64_t kv_tokens = 0;  // at most, of all sequences together
+  // How many of these the workspace holds at a time; 0: all of them. Then its
+  // bytes are those of total_q and of these, whatever kv_tokens.
+  int64_t kv_tokens_per_pass = 0;
+  int total_q = 0;  // at most; with several passes
 };
 
 // Bytes of workspace of launches of such sizes; 0 for a kernel that takes none.
@@ -81,6 +87,8 @@ struct ExtendParams {
   int num_q_heads = 0;  // args.num_kv_heads * the spec's group
   void* workspace = nullptr;
   int64_t workspace_bytes = 0;
+  // At most, of all sequences together; 0: what the workspace holds at once.
+  int64_t kv_tokens = 0;
 };
 
 absl::Status RunExtend(const PreparedKernel& kernel, const ExtendParams& params,

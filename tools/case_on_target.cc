@@ -169,17 +169,48 @@ absl::Status CaseOnTarget::Store(const PreparedKernel& kernel,
 
 absl::Status CaseOnTarget::Extend(const PreparedKernel& kernel,
                                   const AttentionArgs& args) {
+  const int64_t kv_tokens = KvTokens();
+  return ExtendIn(
+      ExtendWorkspaceBytes(kernel, {args.batch, args.num_kv_heads, kv_tokens}),
+      kv_tokens, kernel, args);
+}
+
+absl::Status CaseOnTarget::ExtendInPasses(const PreparedKernel& kernel,
+                                          const AttentionArgs& args) {
+  const auto bytes_of = [&](int64_t tiles) {
+    return ExtendWorkspaceBytes(
+        kernel, {0, args.num_kv_heads, tiles * kernel.tile().block_n});
+  };
+  constexpr int64_t kManyTokens = int64_t{1} << 36;
+  ExtendSizes sizes = {args.batch, args.num_kv_heads, kManyTokens};
+  sizes.kv_tokens_per_pass = kernel.tile().block_n;
+  sizes.total_q = args.total_q;
+  const int64_t bytes = ExtendWorkspaceBytes(kernel, sizes);
+  // More than would fit at once in place of what passes hand on.
+  const int64_t tiles = bytes / (bytes_of(2) - bytes_of(1)) + 1;
+  return ExtendIn(bytes, std::max(KvTokens(), tiles * kernel.tile().block_n),
+                  kernel, args);
+}
+
+absl::Status CaseOnTarget::ExtendIn(int64_t workspace_bytes, int64_t kv_tokens,
+                                    const PreparedKernel& kernel,
+                                    const AttentionArgs& args) {
   RETURN_IF_ERROR(PoisonOutputs());
   ExtendParams params = {args, problem_.num_q_heads};
-  ExtendSizes sizes = {args.batch, args.num_kv_heads};
-  for (const int kv_len : problem_.kv_lens) sizes.kv_tokens += kv_len;
-  params.workspace_bytes = ExtendWorkspaceBytes(kernel, sizes);
+  params.kv_tokens = kv_tokens;
+  params.workspace_bytes = workspace_bytes;
   ASSIGN_OR_RETURN(
       const TargetBuffer workspace,
       TargetBuffer::Allocate(engine_, params.workspace_bytes, 128));
   params.workspace = workspace.data();
   RETURN_IF_ERROR(RunExtend(kernel, params, nullptr));
   return SynchronizeTarget(engine_, nullptr);
+}
+
+int64_t CaseOnTarget::KvTokens() const {
+  int64_t tokens = 0;
+  for (const int kv_len : problem_.kv_lens) tokens += kv_len;
+  return tokens;
 }
 
 DecodeGrid CaseOnTarget::CutGrid(const PreparedKernel& kernel,

@@ -32,6 +32,9 @@ class CaseOnTarget {
   // Each waits until the kernel is done. Outputs are poisoned before.
   absl::Status Store(const PreparedKernel& kernel, const StoreArgs& args);
   absl::Status Extend(const PreparedKernel& kernel, const AttentionArgs& args);
+  // Extend on images, a tile of keys of all kv heads a pass.
+  absl::Status ExtendInPasses(const PreparedKernel& kernel,
+                              const AttentionArgs& args);
   // Over CutGrid(kernel, args, cuts).
   absl::Status Decode(const PreparedKernel& kernel, const AttentionArgs& args,
                       int cuts);
@@ -63,6 +66,10 @@ class CaseOnTarget {
       : engine_(engine), problem_(problem), layout_(layout) {}
 
   absl::Status Upload();
+  absl::Status ExtendIn(int64_t workspace_bytes, int64_t kv_tokens,
+                        const PreparedKernel& kernel,
+                        const AttentionArgs& args);
+  int64_t KvTokens() const;  // of all sequences
   CacheView View(CacheSide side) const;
   SourceRows Source(const TargetBuffer& buffer, const CaseSide& side,
                     int64_t pad) const;

@@ -139,6 +139,12 @@ class CaseRunner {
       RunAttention(on_target, name, /*padding_kept=*/true, [&] {
         return on_target.Extend(**in_tile, on_target.AttentionArguments());
       });
+      if (!other.tile.images) continue;
+      RunAttention(on_target, absl::StrCat(name, "/passes"),
+                   /*padding_kept=*/true, [&] {
+                     return on_target.ExtendInPasses(
+                         **in_tile, on_target.AttentionArguments());
+                   });
     }
   }
 

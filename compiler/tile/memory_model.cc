@@ -29,11 +29,17 @@ constexpr int kDecodeFeatureRegisters = 16;  // of 8 rows
 // kConsumerRegisters of kernels/extend_warpgroups.cuh and extend_images.cuh,
 // and what a consumer takes besides its fragments.
 constexpr int kWarpgroupConsumerRegisters = 216;
+constexpr int kWarpgroupMaskConsumerRegisters = 192;
 constexpr int kImagesConsumerRegisters = 232;
 constexpr int kWarpgroupOtherRegisters = 40;
-constexpr int kWarpgroupFeatureRegisters = 8;
+constexpr int kWarpgroupRowScaleRegisters = 10;
 // Feeders that copy scales of rows and of blocks leave consumers fewer.
 constexpr int kWarpgroupFeederRegisters = 24;
+// With 128 keys a tile: ALiBi and a score function, each; a custom mask; a
+// softcap and a window, each.
+constexpr int kWarpgroupBiasRegisters = 24;
+constexpr int kWarpgroupMaskRegisters = 20;
+constexpr int kWarpgroupRangeRegisters = 8;
 // Likewise of kernels/extend_fp8.cuh.
 constexpr int kFp8ConsumerRegisters = 216;
 constexpr int kFp8OtherRegisters = 40;
@@ -120,7 +126,7 @@ int WarpgroupBytes(const KernelSpec& spec, const Tile& tile) {
                            RowPitch(spec.v_format->CodeBytes(spec.v_head_dim)) +
                                SideScaleBytes(*spec.v_format, spec.v_head_dim));
   constexpr int kRawPlaces = 3;
-  constexpr int kItemBytes = 2 * (2 * 8 + 16);
+  constexpr int kItemBytes = 2 * (2 * 8 + 32);
   return QueryBytes(spec, tile) + tile.stages * (image + terms + 2 * 8) +
          (tile.images ? kItemBytes : kRawPlaces * raw);
 }
@@ -149,19 +155,31 @@ int Fp8Registers(const KernelSpec& spec, const Tile& tile) {
          tile.block_n / 8 + kFp8OtherRegisters;
 }
 
-// Of a consumer of 64 rows a warpgroup: output, scores, their weights, and what
-// bf16 weights lose.
+// Of a consumer of 64 rows a warpgroup: output, scores, their weights, what
+// bf16 weights lose, scales, and what features take for each key.
 int WarpgroupRegisters(const KernelSpec& spec, const Tile& tile) {
   const bool two_part_weights = spec.v_format->element == Element::kBf16;
-  const auto both = [](const KvFormat& format) {
-    return format.row_scale != RowScale::kNone && format.block > 0;
+  const bool mask = spec.mask == MaskKind::kCustom;
+  const auto by_row = [](const KvFormat& format) {
+    return format.row_scale != RowScale::kNone;
   };
-  const bool copies_both = both(*spec.k_format) || both(*spec.v_format);
+  const auto by_both = [&](const KvFormat& format) {
+    return by_row(format) && format.block > 0;
+  };
+  int scales = 0;
+  if (!tile.images && !mask &&
+      (by_both(*spec.k_format) || by_both(*spec.v_format))) {
+    scales = kWarpgroupFeederRegisters;
+  } else if (by_row(*spec.k_format) || by_row(*spec.v_format)) {
+    scales = kWarpgroupRowScaleRegisters;
+  }
+  const int features =
+      (spec.alibi + !spec.score.empty()) * kWarpgroupBiasRegisters +
+      mask * kWarpgroupMaskRegisters +
+      ((spec.softcap > 0) + (spec.window > 0)) * kWarpgroupRangeRegisters;
   return spec.v_head_dim / 2 + tile.block_n / 2 +
          tile.block_n / 4 * (two_part_weights ? 2 : 1) +
-         kWarpgroupOtherRegisters +
-         (!tile.images && copies_both ? kWarpgroupFeederRegisters : 0) +
-         kWarpgroupFeatureRegisters * CountFeatures(spec);
+         kWarpgroupOtherRegisters + scales + features * tile.block_n / 128;
 }
 
 // What formats take besides: block scales that are f32 factors take partial
@@ -258,7 +276,10 @@ int RegisterLimit(const KernelSpec& spec, const Tile& tile,
                   const GpuTarget& target) {
   if (IsFp8(spec)) return kFp8ConsumerRegisters;
   if (tile.images) return kImagesConsumerRegisters;
-  if (tile.warpgroups) return kWarpgroupConsumerRegisters;
+  if (tile.warpgroups) {
+    return spec.mask == MaskKind::kCustom ? kWarpgroupMaskConsumerRegisters
+                                          : kWarpgroupConsumerRegisters;
+  }
   const int share = target.registers_per_sm / BlockThreads(spec, tile);
   return std::min(kMaxRegisters, share / kRegisterUnit * kRegisterUnit);
 }
@@ -272,6 +293,12 @@ int64_t ImageSlotBytes(const KernelSpec& spec, const Tile& tile) {
                      KeyTermsBytes(spec, tile.block_n) +
                      ValueTermsBytes(spec, tile.block_n),
                  128);
+}
+
+int64_t PassedStateBytes(const KernelSpec& spec, const Tile& tile) {
+  constexpr int kUnitBytes = 16;
+  return int64_t{kUnitBytes} * tile.warps * kWarpLanes *
+         (spec.v_head_dim / 8 + 3);
 }
 
 int ExtendDimSplit(int v_head_dim) {

@@ -72,6 +72,8 @@ bool TakesImages(const KernelSpec& spec);
 // Bytes of that workspace for block_n keys of one kv head: K and V as 16-bit
 // operands, and their row terms.
 int64_t ImageSlotBytes(const KernelSpec& spec, const Tile& tile);
+// And for what a block's rows of one kv head pass on to the next pass.
+int64_t PassedStateBytes(const KernelSpec& spec, const Tile& tile);
 
 // Cache rows one warp of the store kernel writes at a time: each lane takes 16
 // elements, a row a power of two of lanes.

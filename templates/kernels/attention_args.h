@@ -67,11 +67,14 @@ struct DecodeArgs : AttentionArgs {
 };
 
 // Extend that attends to images in a workspace (kernels/extend_images.cuh): two
-// launches of one kernel.
+// launches of one kernel a pass, each pass over the next `image_tiles` tiles.
 struct ExtendArgs : AttentionArgs {
   unsigned char* images;  // of `image_tiles` tiles of each kv head
   unsigned* next_item;    // of work; 0 once the images are there
+  float* states;          // of items from pass to pass; null with one pass
   int image_tiles;
+  int first_tile;    // of this pass; of all sequences
+  int last_pass;     // 1: tiles behind this pass's are missing
   int blocks;        // of this launch
   int makes_images;  // 1: this launch writes the images, 0: it attends to them
 };

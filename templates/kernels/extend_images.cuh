@@ -1,15 +1,17 @@
 // extend on warpgroups (sm_90a) with a workspace: what kernels/extend.cuh
-// computes, in two launches of this kernel.
+// computes, in passes over the tiles of all keys, each two launches of this
+// kernel.
 //
-//   makes_images   writes the images of all keys (kernels/extend/images.cuh)
+//   makes_images   writes the images of a pass (kernels/extend/images.cuh)
 //   else           attends: a block takes items of work, kBlockM = 128 query
 //                  rows (token, head of the group) of one kv head, until none
-//                  is left, the longest first where masks are causal
+//                  is left, the longest first where masks are causal. Rows
+//                  whose tiles go on in the next pass leave their state there
 //
 //   block  two consumer warpgroups, then one whose first warp takes the items
 //          and copies images (kernels/extend/ring.cuh); none of it converts
 //
-// Rows of sequences whose tiles the workspace does not hold become NaN.
+// Rows of which a tile is behind the last pass become NaN.
 //
 // Shared memory: as kernels/extend_warpgroups.cuh, without raw places.
 #include "kernels/extend/consumer.cuh"
@@ -25,36 +27,134 @@ namespace kvforge::kernels {
 inline constexpr int kFeederRegisters = 40;
 inline constexpr int kConsumerRegisters = 232;
 
-// 128 query rows of one kv head; batch -1: no work is left.
+// What a pass does of 128 query rows of one kv head; batch -1: no work is left.
 struct ExtendItem {
+  // An earlier pass had tiles of these rows; a later one has; none has some.
+  static constexpr u32 kGoesOn = 1;
+  static constexpr u32 kIsLeft = 2;
+  static constexpr u32 kMisses = 4;
+
   int batch;
   int kv_head;
   int row0;
-  bool held;  // whether the workspace has all of its images
+  u32 flags;
+  int state;  // the place of the rows' state
+  int begin;  // the first tile's first key
+  int tiles;
+  int first_image;  // of the first tile, in the workspace
 
   static __device__ __forceinline__ ExtendItem Read(u32 shared) {
-    const U32x4 words = arch::LoadShared<U32x4>(shared);
-    return {static_cast<int>(words.v[0]), static_cast<int>(words.v[1]),
-            static_cast<int>(words.v[2]), words.v[3] != 0};
+    const U32x4 rows = arch::LoadShared<U32x4>(shared);
+    const U32x4 keys = arch::LoadShared<U32x4>(shared + 16);
+    return {static_cast<int>(rows.v[0]), static_cast<int>(rows.v[1]),
+            static_cast<int>(rows.v[2]), rows.v[3],
+            static_cast<int>(keys.v[0]), static_cast<int>(keys.v[1]),
+            static_cast<int>(keys.v[2]), static_cast<int>(keys.v[3])};
   }
   __device__ __forceinline__ void Write(u32 shared) const {
     arch::StoreShared(shared,
                       U32x4{{static_cast<u32>(batch), static_cast<u32>(kv_head),
-                             static_cast<u32>(row0), held ? 1u : 0u}});
+                             static_cast<u32>(row0), flags}});
+    arch::StoreShared(
+        shared + 16,
+        U32x4{{static_cast<u32>(state), static_cast<u32>(begin),
+               static_cast<u32>(tiles), static_cast<u32>(first_image)}});
+  }
+
+  // Sets what this pass does; false if that is nothing. All lanes.
+  __device__ __forceinline__ bool Enter(const ExtendArgs& args,
+                                        const ops::Sequence& sequence,
+                                        int lane) {
+    const ExtendWork work(sequence, row0);
+    const ImageTiles images(sequence.kv_len, sequence.q_len);
+    // Tiles as images begin at multiples of kBlockN.
+    begin = work.range.first / ExtendRing::kKeys * ExtendRing::kKeys;
+    tiles = work.range.end > begin
+                ? (work.range.end - begin - 1) / ExtendRing::kKeys + 1
+                : 0;
+    flags = 0;
+    if (tiles == 0) return args.first_tile == 0;
+    const int first = FirstImageTile(args, batch, lane) +
+                      (begin - images.begin) / ExtendRing::kKeys;
+    const int skipped = args.first_tile > first ? args.first_tile - first : 0;
+    const i64 left =
+        static_cast<i64>(first) + tiles - args.first_tile - args.image_tiles;
+    if (skipped > 0) flags |= kGoesOn;
+    if (left > 0) flags |= args.last_pass != 0 ? kMisses : kIsLeft;
+    begin += skipped * ExtendRing::kKeys;
+    first_image = first + skipped - args.first_tile;
+    tiles -= skipped + (left > 0 ? static_cast<int>(left) : 0);
+    if ((flags & kMisses) != 0) tiles = 0;
+    return tiles > 0 || (flags & kMisses) != 0;
   }
 };
 
-// Tiles as images: they begin at multiples of kBlockN.
-__device__ __forceinline__ ExtendWork
-WorkOfImages(const ops::Sequence& sequence, int row0) {
-  ExtendWork work(sequence, row0);
-  work.begin = work.range.first / ExtendRing::kKeys * ExtendRing::kKeys;
-  work.tiles = work.range.end > work.begin
-                   ? (work.range.end - work.begin + ExtendRing::kKeys - 1) /
-                         ExtendRing::kKeys
-                   : 0;
-  return work;
-}
+// A thread's rows from pass to pass, in units of 4 words of all threads.
+struct PassedState {
+  static constexpr int kUnits = spec::kValueDim / 8 + 3;
+  static_assert(!ExtendShape::kWeightBlocks && !VSide::kRowMinimum);
+
+  float* address;
+
+  __device__ __forceinline__ PassedState(const ExtendArgs& args,
+                                         const ExtendItem& item)
+      : address(args.states +
+                static_cast<i64>(item.state) * kUnits * 4 *
+                    ExtendRing::kConsumers +
+                4 * arch::ThreadIndex()) {}
+  __device__ __forceinline__ float* Unit(int unit) const {
+    return address + unit * 4 * ExtendRing::kConsumers;
+  }
+  __device__ __forceinline__ void StoreUnit(int unit, float a, float b, float c,
+                                            float d) const {
+    arch::StoreGlobal(
+        reinterpret_cast<U32x4*>(Unit(unit)),
+        U32x4{{arch::Bits(a), arch::Bits(b), arch::Bits(c), arch::Bits(d)}});
+  }
+  __device__ __forceinline__ void Store(const ExtendState& state) const {
+#pragma unroll
+    for (int n = 0; n < ExtendShape::kNTiles; ++n) {
+      const float(&out)[4] = state.out[0][n];
+      StoreUnit(n, out[0], out[1], out[2], out[3]);
+    }
+#pragma unroll
+    for (int i = 0; i < ExtendState::kRows; ++i) {
+      const ops::SoftmaxRow& row = state.softmax[i];
+      StoreUnit(kUnits - 3 + i, row.max2, row.ref2, row.sum, row.gain);
+    }
+    if constexpr (ExtendShape::kTwoPartWeights) {
+      StoreUnit(kUnits - 1, state.heavy2[0], state.heavy2[1], 0, 0);
+    }
+  }
+  __device__ __forceinline__ void Load(ExtendState& state) const {
+    const auto load = [&](int unit) {
+      return arch::LoadGlobal<U32x4>(
+          reinterpret_cast<const U32x4*>(Unit(unit)));
+    };
+#pragma unroll
+    for (int n = 0; n < ExtendShape::kNTiles; ++n) {
+      const U32x4 words = load(n);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        state.out[0][n][i] = arch::FromBits(words.v[i]);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < ExtendState::kRows; ++i) {
+      const U32x4 words = load(kUnits - 3 + i);
+      ops::SoftmaxRow& row = state.softmax[i];
+      row.max2 = arch::FromBits(words.v[0]);
+      row.ref2 = arch::FromBits(words.v[1]);
+      row.sum = arch::FromBits(words.v[2]);
+      row.gain = arch::FromBits(words.v[3]);
+    }
+    if constexpr (ExtendShape::kTwoPartWeights) {
+      const U32x4 words = load(kUnits - 1);
+      state.heavy2[0] = arch::FromBits(words.v[0]);
+      state.heavy2[1] = arch::FromBits(words.v[1]);
+    }
+  }
+};
 
 // The warp that hands out items and copies images.
 struct ImageFeeder {
@@ -79,7 +179,7 @@ struct ImageFeeder {
     arch::MbarrierArrive(filled);
   }
 
-  // The next item that has rows.
+  // The next item that has rows, and work in this pass.
   __device__ __forceinline__ ExtendItem NextItem() {
     const i64 tiles = args.batch > 0 ? FirstTile(args, args.batch) : 0;
     for (;;) {
@@ -87,14 +187,16 @@ struct ImageFeeder {
       if (lane == 0) number = arch::AddGlobal(args.next_item, 1u);
       number = arch::ShuffleFrom(number, 0);
       const i64 tile = tiles - 1 - number / args.num_kv_heads;
-      if (tile < 0) return {-1, 0, 0, true};
+      if (tile < 0) return {-1};
       const TileOfBatch found = FindTile(args, tile, lane);
       if (found.batch < 0) continue;
       const int kv_head = static_cast<int>(number % args.num_kv_heads);
       const ops::Sequence sequence(args, found.batch, kv_head);
       const i64 row0 = static_cast<i64>(found.tile) * spec::kBlockM;
       if (row0 >= static_cast<i64>(sequence.q_len) * spec::kGroup) continue;
-      return {found.batch, kv_head, static_cast<int>(row0), true};
+      ExtendItem item = {found.batch, kv_head, static_cast<int>(row0)};
+      item.state = static_cast<int>(tile * args.num_kv_heads + kv_head);
+      if (item.Enter(args, sequence, lane)) return item;
     }
   }
 
@@ -103,14 +205,7 @@ struct ImageFeeder {
     ExtendRing::ItemPlace place;
 #pragma unroll 1
     for (;;) {
-      ExtendItem item = NextItem();
-      const int batch = item.batch < 0 ? 0 : item.batch;
-      const ops::Sequence sequence(args, batch, item.kv_head);
-      const ExtendWork work = WorkOfImages(sequence, item.row0);
-      const ImageTiles images(sequence.kv_len, sequence.q_len);
-      const int first = FirstImageTile(args, batch, lane) +
-                        (work.begin - images.begin) / ExtendRing::kKeys;
-      item.held = first + work.tiles <= args.image_tiles;
+      const ExtendItem item = NextItem();
       ring.WaitUntilFree(place);
       if (lane == 0) item.Write(ring.Item(place));
       arch::WarpSync();
@@ -119,10 +214,8 @@ struct ImageFeeder {
       if (item.batch < 0) return;
       if (lane == 0) {
 #pragma unroll 1
-        for (int tile = 0; tile < work.tiles; ++tile) {
-          // The first image stands in for one that is not there.
-          const ImageSlot from(args, item.held ? first + tile : 0,
-                               item.kv_head);
+        for (int tile = 0; tile < item.tiles; ++tile) {
+          const ImageSlot from(args, item.first_image + tile, item.kv_head);
           CopySide<false>(slot, from);
           slot.Next();
           CopySide<true>(slot, from);
@@ -158,7 +251,9 @@ __device__ __forceinline__ void AttendItems(const ExtendArgs& args) {
     const ExtendItem item = ExtendItem::Read(ring.Item(place));
     if (item.batch < 0) break;
     const ops::Sequence sequence(args, item.batch, item.kv_head);
-    const ExtendWork work = WorkOfImages(sequence, item.row0);
+    ExtendWork work(sequence, item.row0);
+    work.begin = item.begin;
+    work.tiles = item.tiles;
     Consumer consumer = {args,     sequence, work,      ring,
                          warp / 4, lane,     first_slot};
     // The products of the item before have read its queries.
@@ -167,17 +262,25 @@ __device__ __forceinline__ void AttendItems(const ExtendArgs& args) {
                              ring.shared + ExtendRing::kQuery, consumer.state);
     arch::AsyncFence();
     arch::NamedSync(kConsumerBarrier + warp / 4, ExtendRing::kGroupThreads);
+    if ((item.flags & ExtendItem::kGoesOn) != 0) {
+      PassedState(args, item).Load(consumer.state);
+    }
     consumer.Attend();
     first_slot += 2 * work.tiles;
     const ExtendItem again = ExtendItem::Read(ring.Item(place));
-    if (!again.held) {
+    if ((again.flags & ExtendItem::kIsLeft) != 0) {
+      PassedState(args, again).Store(consumer.state);
+    } else {
+      if ((again.flags & ExtendItem::kMisses) != 0) {
 #pragma unroll
-      for (ops::SoftmaxRow& row : consumer.state.softmax) {
-        row.sum = arch::FromBits(0x7fc00000u);
+        for (ops::SoftmaxRow& row : consumer.state.softmax) {
+          row.max2 = row.ref2 = 0;
+          row.sum = arch::FromBits(0x7fc00000u);
+        }
       }
+      const ops::Sequence written(args, again.batch, again.kv_head);
+      WriteRows(args, written, warp, lane, consumer.state);
     }
-    const ops::Sequence written(args, again.batch, again.kv_head);
-    WriteRows(args, written, warp, lane, consumer.state);
     arch::MbarrierArrive(ring.Free(place));
     place.Next();
   }

@@ -17,9 +17,9 @@
 namespace kvforge::kernels {
 
 // Registers a thread of each kind keeps: together what the block is launched
-// with.
-inline constexpr int kFeederRegisters = 72;
-inline constexpr int kConsumerRegisters = 216;
+// with. Feeders read a custom mask, too.
+inline constexpr int kFeederRegisters = spec::kCustomMask ? 120 : 72;
+inline constexpr int kConsumerRegisters = spec::kCustomMask ? 192 : 216;
 
 // Each kind of warp reads the sequence's facts for itself: none has registers
 // for what another needs.

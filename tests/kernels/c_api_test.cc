@@ -442,9 +442,13 @@ TEST(CApi, ExtendOnImagesGivesWhatExtendGives) {
   EXPECT_EQ(kvforge_run_extend(images.get(), &problem.attention, nullptr),
             KVFORGE_INVALID_ARGUMENT);
   int64_t bytes = 0;
-  KVFORGE_EXPECT_C_OK(kvforge_extend_workspace_bytes(
-      images.get(), problem.attention.batch, problem.attention.num_kv_heads,
-      problem.kPages * problem.kPage, &bytes));
+  auto sizes = Sized<kvforge_extend_sizes>();
+  sizes.batch = problem.attention.batch;
+  sizes.num_kv_heads = problem.attention.num_kv_heads;
+  sizes.total_q = problem.attention.total_q;
+  sizes.kv_tokens = problem.kPages * problem.kPage;
+  KVFORGE_EXPECT_C_OK(
+      kvforge_extend_workspace_bytes(images.get(), &sizes, &bytes));
   std::vector<char> memory(bytes + 128);
   problem.attention.workspace =
       memory.data() + (128 - reinterpret_cast<uintptr_t>(memory.data()) % 128);
@@ -459,8 +463,33 @@ TEST(CApi, ExtendOnImagesGivesWhatExtendGives) {
     ASSERT_NEAR(on_images[i], problem.out[i], 2e-3) << i;
   }
   KVFORGE_EXPECT_C_OK(
-      kvforge_extend_workspace_bytes(extend.get(), 1, 1, 1000, &bytes));
+      kvforge_extend_workspace_bytes(extend.get(), &sizes, &bytes));
   EXPECT_EQ(bytes, 0);
+  // Several passes: as many bytes for any number of tokens.
+  sizes.kv_tokens = 1 << 20;
+  sizes.kv_tokens_per_pass = 1;
+  KVFORGE_EXPECT_C_OK(
+      kvforge_extend_workspace_bytes(images.get(), &sizes, &bytes));
+  const int64_t for_a_million = bytes;
+  sizes.kv_tokens = 1 << 30;
+  KVFORGE_EXPECT_C_OK(
+      kvforge_extend_workspace_bytes(images.get(), &sizes, &bytes));
+  EXPECT_EQ(bytes, for_a_million);
+  memory.resize(bytes + 128);
+  problem.attention.workspace =
+      memory.data() + (128 - reinterpret_cast<uintptr_t>(memory.data()) % 128);
+  problem.attention.workspace_bytes = bytes;
+  problem.attention.kv_tokens = problem.kPages * problem.kPage;
+  problem.out.assign(problem.out.size(), -1);
+  KVFORGE_EXPECT_C_OK(
+      kvforge_run_extend(images.get(), &problem.attention, nullptr));
+  for (size_t i = 0; i < on_images.size(); ++i) {
+    ASSERT_NEAR(on_images[i], problem.out[i], 2e-3) << i;
+  }
+  sizes.kv_tokens = -1;
+  EXPECT_EQ(kvforge_extend_workspace_bytes(images.get(), &sizes, &bytes),
+            KVFORGE_INVALID_ARGUMENT);
+  EXPECT_THAT(kvforge_last_error(), HasSubstr("kv_tokens = -1"));
 }
 
 TEST(CApi, ExtendOnImagesIsRefusedByNameWhereThereIsNone) {
@@ -472,7 +501,8 @@ TEST(CApi, ExtendOnImagesIsRefusedByNameWhereThereIsNone) {
   EXPECT_EQ(kernel, nullptr);
   EXPECT_THAT(kvforge_last_error(), HasSubstr("needs products of warpgroups"));
   int64_t bytes = 0;
-  EXPECT_EQ(kvforge_extend_workspace_bytes(nullptr, 1, 1, 1, &bytes),
+  const auto sizes = Sized<kvforge_extend_sizes>();
+  EXPECT_EQ(kvforge_extend_workspace_bytes(nullptr, &sizes, &bytes),
             KVFORGE_INVALID_ARGUMENT);
 }
 

@@ -116,39 +116,83 @@ PointFacts CompilePoint(const CompiledPoint& point) {
   return facts;
 }
 
-// Every kernel that has a tile of warpgroups takes the bytes that the model
-// says, the registers that the launch leaves, and spills nothing.
+// What a kernel in a tile of warpgroups is: bytes as the model says, registers
+// as the launch leaves them, no spills. False where there is no NVRTC.
+bool ExpectWarpgroupFacts(const KernelSpec& spec, const Tile& tile,
+                          const GpuTarget& gpu) {
+  const auto entry = TestEngine().Compile(spec, tile, gpu, "cuda");
+  if (absl::IsUnavailable(entry.status())) return false;
+  const std::string name = absl::StrCat(spec.Text(), " ", tile.Text());
+  EXPECT_TRUE(entry.ok()) << name << ": " << entry.status();
+  if (!entry.ok()) return true;
+  const LaunchFacts& facts = (*entry)->facts;
+  EXPECT_EQ(facts.dynamic_shared_bytes, SharedBytes(spec, tile)) << name;
+  EXPECT_EQ(facts.block_threads, 384) << name;
+  EXPECT_EQ(facts.registers, 65536 / 384 / 8 * 8) << name;
+  EXPECT_EQ(facts.local_bytes, 0) << name;
+  return true;
+}
+
+// Every kernel that has a tile of warpgroups.
 TEST(CompiledFacts, TilesOfWarpgroupsMeetTheModelAndDoNotSpill) {
   const GpuTarget& gpu = **FindTarget("sm_90");
   int compiled = 0;
   for (const KvFormat& format : kFormats) {
     for (const int head_dim : {64, 128, 192}) {
-      const std::string text = absl::StrCat("extend/", format.name, "/d",
-                                            head_dim, "/g4/page16/bf16");
-      const auto spec = ParseSpec(text);
+      const auto spec = ParseSpec(absl::StrCat("extend/", format.name, "/d",
+                                               head_dim, "/g4/page16/bf16"));
       if (!spec.ok()) continue;
       for (const bool images : {false, true}) {
         const auto choice = SelectWarpgroupTile(*spec, gpu, images);
         if (!choice.ok()) continue;
-        const auto entry =
-            TestEngine().Compile(*spec, choice->tile, gpu, "cuda");
-        if (absl::IsUnavailable(entry.status())) {
-          GTEST_SKIP() << "tiles of warpgroups were not compiled: "
-                       << entry.status();
+        if (!ExpectWarpgroupFacts(*spec, choice->tile, gpu)) {
+          GTEST_SKIP() << "tiles of warpgroups were not compiled: no NVRTC";
         }
-        ASSERT_TRUE(entry.ok()) << entry.status();
-        const LaunchFacts& facts = (*entry)->facts;
-        EXPECT_EQ(facts.dynamic_shared_bytes, SharedBytes(*spec, choice->tile))
-            << text;
-        EXPECT_EQ(facts.block_threads, 384) << text;
-        EXPECT_EQ(facts.registers, 65536 / 384 / 8 * 8) << text;
-        EXPECT_EQ(facts.local_bytes, 0) << text << " " << choice->tile.Text();
         ++compiled;
       }
     }
   }
   // Ten formats; of images one less, whose scales are a channel's.
   EXPECT_EQ(compiled, 10 * 3 + 9 * 3);
+}
+
+// What features take of the registers decides the tile: one a kernel that is
+// near its limit, by format, head_dim and feature.
+TEST(CompiledFacts, FeaturesOnWarpgroupsDoNotSpill) {
+  const GpuTarget& gpu = **FindTarget("sm_90");
+  for (const char* text : {
+           "bf16/d128/g4/page16/bf16/alibi=1/softcap=30/window=99",
+           "bf16/d64/g4/page16/bf16/alibi=1/mask=custom",
+           "e4m3_channel/d128/g4/page16/bf16/alibi=1",
+           "e4m3_row/d128/g4/page16/bf16/alibi=1",
+           "e4m3_row/d128/g4/page16/bf16/alibi=1/mask=custom/sinks=1/"
+           "softcap=30/window=4096",
+           "e4m3_row/d128/g4/page16/bf16/mask=custom",
+           "e4m3_row/d128/g4/page16/bf16/softcap=30",
+           "e4m3_row/d128/g4/page16/bf16/window=4096",
+           "e4m3_row/d192/g4/page16/bf16/softcap=30/window=4096",
+           "e4m3_row/d64/g4/page16/bf16/alibi=1/softcap=30/window=4096",
+           "e4m3_row/d64/g4/page16/bf16/mask=custom",
+           "e4m3_tensor/d128/g4/page16/bf16/softcap=30/window=4096",
+           "e4m3_tensor/d64/g4/page16/bf16/mask=custom",
+           "nvfp4/d128/g4/page16/bf16/alibi=1",
+           "nvfp4_row/d128/g4/page16/bf16/mask=custom",
+           "nvfp4_row/d64/g4/page16/bf16/alibi=1",
+       }) {
+    const auto spec = ParseSpec(absl::StrCat("extend/", text));
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    for (const bool images : {false, true}) {
+      const auto choice = SelectWarpgroupTile(*spec, gpu, images);
+      if (images && !TakesImages(*spec)) {
+        EXPECT_FALSE(choice.ok()) << text;
+        continue;
+      }
+      ASSERT_TRUE(choice.ok()) << choice.status();
+      if (!ExpectWarpgroupFacts(*spec, choice->tile, gpu)) {
+        GTEST_SKIP() << "features on warpgroups were not compiled: no NVRTC";
+      }
+    }
+  }
 }
 
 // Likewise of every kernel with compute=fp8, in every tile.
@@ -166,18 +210,10 @@ TEST(CompiledFacts, Fp8MeetsTheModelAndDoesNotSpill) {
     ASSERT_TRUE(spec.ok()) << spec.status();
     for (const TileCandidate& candidate : TileLadder(*spec, gpu)) {
       ASSERT_EQ(candidate.refused, "") << features;
-      const auto entry =
-          TestEngine().Compile(*spec, candidate.tile, gpu, "cuda");
-      if (absl::IsUnavailable(entry.status())) {
-        GTEST_SKIP() << "compute=fp8 was not compiled: " << entry.status();
+      EXPECT_EQ(candidate.shared_bytes, SharedBytes(*spec, candidate.tile));
+      if (!ExpectWarpgroupFacts(*spec, candidate.tile, gpu)) {
+        GTEST_SKIP() << "compute=fp8 was not compiled: no NVRTC";
       }
-      ASSERT_TRUE(entry.ok()) << entry.status();
-      const LaunchFacts& facts = (*entry)->facts;
-      EXPECT_EQ(facts.dynamic_shared_bytes, candidate.shared_bytes) << features;
-      EXPECT_EQ(facts.block_threads, 384) << features;
-      EXPECT_EQ(facts.registers, 65536 / 384 / 8 * 8) << features;
-      EXPECT_EQ(facts.local_bytes, 0)
-          << features << " " << candidate.tile.Text();
     }
   }
 }

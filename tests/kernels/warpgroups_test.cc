@@ -206,6 +206,60 @@ TEST(Images, ThatAreNotThereMakeRowsNan) {
   }
 }
 
+// A workspace of a tile a pass, and fewer passes than the keys need.
+TEST(Images, OfAPassAtATime) {
+  Bench bench(Generated(Options("e4m3_row", {5}, {900})), 0);
+  const KernelSpec spec = bench.Kernel(KernelKind::kExtend)->spec();
+  const auto tile = ImagesTile(TestEngine(), spec);
+  if (!tile.ok()) GTEST_SKIP() << tile.status();
+  const auto kernel = TestEngine().Prepare(spec, *tile);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  if (ListingSpecs()) return;
+  if (OnCuda()) GTEST_SKIP() << "reads the output where the CPU wrote it";
+  bench.Store();
+  ExtendParams params = {bench.target->AttentionArguments(),
+                         bench.problem.num_q_heads};
+  ExtendSizes sizes = {1, bench.problem.num_kv_heads, 900};
+  const int64_t at_once = ExtendWorkspaceBytes(**kernel, sizes);
+  sizes.kv_tokens_per_pass = 1;
+  sizes.total_q = 5;
+  params.workspace_bytes = ExtendWorkspaceBytes(**kernel, sizes);
+  EXPECT_LT(params.workspace_bytes, at_once);
+  sizes.kv_tokens = 1 << 30;
+  EXPECT_EQ(ExtendWorkspaceBytes(**kernel, sizes), params.workspace_bytes);
+  const auto workspace = TargetBuffer::Allocate(TestEngine(), at_once, 128);
+  ASSERT_TRUE(workspace.ok()) << workspace.status();
+  params.workspace = workspace->data();
+  const auto run = [&](int64_t bytes, int64_t kv_tokens) {
+    ExtendParams given = params;
+    given.workspace_bytes = bytes;
+    given.kv_tokens = kv_tokens;
+    KVFORGE_EXPECT_OK(RunExtend(**kernel, given, nullptr));
+    std::vector<float> lse;
+    for (int token = 0; token < 5; ++token) {
+      lse.push_back(params.args.lse[token * params.args.lse_token_stride]);
+    }
+    return lse;
+  };
+  const std::vector<float> expected = run(at_once, 0);
+  const std::vector<float> in_passes = run(params.workspace_bytes, 900);
+  const std::vector<float> too_few = run(params.workspace_bytes, 500);
+  for (int token = 0; token < 5; ++token) {
+    EXPECT_TRUE(std::isfinite(expected[token])) << token;
+    EXPECT_NEAR(in_passes[token], expected[token], 1e-5) << token;
+    EXPECT_TRUE(std::isnan(too_few[token])) << token;
+  }
+  // A byte less does not hold a tile beside what passes hand on.
+  params.kv_tokens = 900;
+  --params.workspace_bytes;
+  EXPECT_THAT(std::string(RunExtend(**kernel, params, nullptr).message()),
+              ::testing::HasSubstr(absl::StrCat(
+                  "supported are ", params.workspace_bytes + 1, " bytes")));
+  params.kv_tokens = -1;
+  EXPECT_THAT(std::string(RunExtend(**kernel, params, nullptr).message()),
+              ::testing::HasSubstr("kv_tokens = -1; 0 to 274877906815 are"));
+}
+
 TEST(Images, RefuseALaunchWithoutAWorkspace) {
   Bench bench(Generated(Options("e4m3_row", {5}, {100})), 0);
   const KernelSpec spec = bench.Kernel(KernelKind::kExtend)->spec();

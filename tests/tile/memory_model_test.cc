@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(
         BytesCase{"extend_images",
                   "extend/e4m3_row/d128/g4/page16/bf16",
                   {128, 128, 4, 8, true, true},
-                  168704},
+                  168736},
         // 32768; 3 * (16384 + 4 * 80 + 16); 3 * 64 * (64 + 8 + 4); 6 barriers
         BytesCase{"extend_warpgroups_nvfp4_row",
                   "extend/nvfp4_row/d128/g4/page16/bf16",
@@ -170,10 +170,13 @@ TEST(Registers, CountFragments) {
 
 TEST(Registers, OfWarpgroupsAreAConsumers) {
   // 64 rows a warpgroup: 128 / 2 for the output, half the keys for scores, a
-  // fourth for their weights, and 40
-  EXPECT_EQ(RegistersPerThread(Spec("extend/e4m3_row/d128/g4/page16/bf16"),
+  // fourth for their weights, and 40; 10 where scales are a row's
+  EXPECT_EQ(RegistersPerThread(Spec("extend/e4m3_tensor/d128/g4/page16/bf16"),
                                {128, 128, 4, 8, true}),
             64 + 64 + 32 + 40);
+  EXPECT_EQ(RegistersPerThread(Spec("extend/e4m3_row/d128/g4/page16/bf16"),
+                               {128, 128, 4, 8, true}),
+            64 + 64 + 32 + 40 + 10);
   // What bf16 weights lose besides.
   EXPECT_EQ(RegistersPerThread(Spec("extend/bf16/d128/g4/page16/bf16"),
                                {128, 64, 4, 8, true}),
@@ -187,13 +190,28 @@ TEST(Registers, OfWarpgroupsAreAConsumers) {
   EXPECT_EQ(RegisterLimit(fp8, {128, 128, 4, 8, true}, **FindTarget("sm_90")),
             216);
   EXPECT_EQ(BlockThreads(fp8, {128, 128, 4, 8, true}), 384);
-  // Minima of V take 24.
   // Feeders that copy two kinds of scales, but not of images.
   const KernelSpec nvfp4_row = Spec("extend/nvfp4_row/d64/g4/page16/bf16");
   EXPECT_EQ(RegistersPerThread(nvfp4_row, {128, 64, 4, 8, true}),
             32 + 32 + 16 + 40 + 24);
   EXPECT_EQ(RegistersPerThread(nvfp4_row, {128, 64, 4, 8, true, true}),
-            32 + 32 + 16 + 40);
+            32 + 32 + 16 + 40 + 10);
+  // Features by the keys of a tile: ALiBi 24, a mask 20, softcap and window 8
+  // each for 128.
+  const KernelSpec features = Spec(
+      "extend/e4m3_tensor/d64/g4/page16/bf16/alibi=1/mask=custom/softcap=30/"
+      "window=99");
+  EXPECT_EQ(RegistersPerThread(features, {128, 128, 4, 8, true}),
+            32 + 64 + 32 + 40 + 24 + 20 + 8 + 8);
+  EXPECT_EQ(RegistersPerThread(features, {128, 64, 4, 8, true}),
+            32 + 32 + 16 + 40 + 12 + 10 + 4 + 4);
+  // Feeders keep more where they read a mask.
+  const GpuTarget& target = **FindTarget("sm_90");
+  EXPECT_EQ(RegisterLimit(features, {128, 64, 4, 8, true}, target), 192);
+  EXPECT_EQ(RegistersPerThread(
+                Spec("extend/nvfp4_row/d64/g4/page16/bf16/mask=custom"),
+                {128, 64, 4, 8, true}),
+            32 + 32 + 16 + 40 + 10 + 10);
 }
 
 TEST(Registers, LimitIsTheShareOfTheFile) {

@@ -73,7 +73,7 @@ COMMANDS = (
             program="kernels/c_api.h"),
     Command("kvforge_prepare_extend_on_images(engine, spec, &kernel);",
             program="kernels/c_api.h"),
-    Command("kvforge_extend_workspace_bytes(kernel, batch, kv_heads, kv_tokens, &bytes);",
+    Command("kvforge_extend_workspace_bytes(kernel, &sizes, &bytes);",
             program="kernels/c_api.h"),
     Command("kvforge_run_store / run_decode / run_extend / run_merge / run_gather"
             "(kernel, &args, stream)", program="kernels/c_api.h"),

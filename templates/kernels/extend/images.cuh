@@ -7,7 +7,7 @@
 //
 // The tiles of sequence 0 come first, then those of 1, ... A sequence's are
 // those of the keys that some of its tokens sees, from a multiple of kBlockN
-// on. Keys beyond those are zeros.
+// on. Keys beyond those are zeros. The workspace holds those of one pass.
 #ifndef KVFORGE_TEMPLATES_KERNELS_EXTEND_IMAGES_CUH_
 #define KVFORGE_TEMPLATES_KERNELS_EXTEND_IMAGES_CUH_
 
@@ -146,7 +146,7 @@ struct ImageGroup {
 
   int batch;  // -1: none
   int kv_head;
-  int tile;  // of all
+  int tile;  // of this pass
   int first_key;
   bool values;
   int group;
@@ -162,7 +162,7 @@ struct ImageGroup {
     const i64 of_all = slot / args.num_kv_heads;
     if (of_all >= args.image_tiles) return;
     tile = static_cast<int>(of_all);
-    const TileOfBatch found = FindImageTile(args, tile, lane);
+    const TileOfBatch found = FindImageTile(args, args.first_tile + tile, lane);
     if (found.batch < 0) return;
     batch = found.batch;
     const ImageTiles tiles(args, batch);

@@ -63,7 +63,7 @@ struct ExtendRing {
   static constexpr int kBarriers = kRaw + kRaws * kRawBytes;
   static constexpr int kItems = spec::kImages ? 2 : 0;
   static constexpr int kItem = kBarriers + 8 * (2 * kSlots + 2 * kItems);
-  static constexpr int kItemBytes = 16;
+  static constexpr int kItemBytes = 32;
   static constexpr int kSharedBytes = kItem + kItems * kItemBytes;
   static_assert(spec::kHeadDim % 64 == 0 && spec::kValueDim % 64 == 0);
   static_assert(kImageBytes % 1024 == 0 && Shape::kQueryBytes % 1024 == 0);
