@@ -298,7 +298,7 @@ int64_t ImageSlotBytes(const KernelSpec& spec, const Tile& tile) {
 int64_t PassedStateBytes(const KernelSpec& spec, const Tile& tile) {
   constexpr int kUnitBytes = 16;
   return int64_t{kUnitBytes} * tile.warps * kWarpLanes *
-         (spec.v_head_dim / 8 + 3);
+         (spec.v_head_dim / 8 + 2);
 }
 
 int ExtendDimSplit(int v_head_dim) {

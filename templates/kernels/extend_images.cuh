@@ -89,9 +89,10 @@ struct ExtendItem {
   }
 };
 
-// A thread's rows from pass to pass, in units of 4 words of all threads.
+// A thread's rows from pass to pass, in units of 4 words of all threads. What
+// makes a key heavy is found anew.
 struct PassedState {
-  static constexpr int kUnits = spec::kValueDim / 8 + 3;
+  static constexpr int kUnits = spec::kValueDim / 8 + 2;
   static_assert(!ExtendShape::kWeightBlocks && !VSide::kRowMinimum);
 
   float* address;
@@ -120,10 +121,7 @@ struct PassedState {
 #pragma unroll
     for (int i = 0; i < ExtendState::kRows; ++i) {
       const ops::SoftmaxRow& row = state.softmax[i];
-      StoreUnit(kUnits - 3 + i, row.max2, row.ref2, row.sum, row.gain);
-    }
-    if constexpr (ExtendShape::kTwoPartWeights) {
-      StoreUnit(kUnits - 1, state.heavy2[0], state.heavy2[1], 0, 0);
+      StoreUnit(kUnits - 2 + i, row.max2, row.ref2, row.sum, row.gain);
     }
   }
   __device__ __forceinline__ void Load(ExtendState& state) const {
@@ -141,17 +139,12 @@ struct PassedState {
     }
 #pragma unroll
     for (int i = 0; i < ExtendState::kRows; ++i) {
-      const U32x4 words = load(kUnits - 3 + i);
+      const U32x4 words = load(kUnits - 2 + i);
       ops::SoftmaxRow& row = state.softmax[i];
       row.max2 = arch::FromBits(words.v[0]);
       row.ref2 = arch::FromBits(words.v[1]);
       row.sum = arch::FromBits(words.v[2]);
       row.gain = arch::FromBits(words.v[3]);
-    }
-    if constexpr (ExtendShape::kTwoPartWeights) {
-      const U32x4 words = load(kUnits - 1);
-      state.heavy2[0] = arch::FromBits(words.v[0]);
-      state.heavy2[1] = arch::FromBits(words.v[1]);
     }
   }
 };
@@ -265,6 +258,9 @@ __device__ __forceinline__ void AttendItems(const ExtendArgs& args) {
     if ((item.flags & ExtendItem::kGoesOn) != 0) {
       PassedState(args, item).Load(consumer.state);
     }
+    // Nothing is under way: ptxas needs to see that where the branches meet, or
+    // it serialises all products.
+    arch::WgmmaWait<0>(consumer.state.out[0]);
     consumer.Attend();
     first_slot += 2 * work.tiles;
     const ExtendItem again = ExtendItem::Read(ring.Item(place));
