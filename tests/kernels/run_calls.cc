@@ -145,8 +145,10 @@ DecodeParams Decoded(const Engine& engine, const PreparedKernel& kernel) {
   return params;
 }
 
-std::function<absl::Status()> MakeRun(
-    Engine& engine, std::shared_ptr<const PreparedKernel> kernel) {
+}  // namespace
+
+std::function<absl::Status()> MakeRunCall(
+    const Engine& engine, std::shared_ptr<const PreparedKernel> kernel) {
   const KernelSpec& spec = kernel->spec();
   switch (spec.kernel) {
     case KernelKind::kStore:
@@ -174,8 +176,6 @@ std::function<absl::Status()> MakeRun(
   return nullptr;
 }
 
-}  // namespace
-
 std::unique_ptr<Engine> RecordingEngine() {
   EngineOptions options;
   options.jit_path = KVFORGE_RECORDING_JIT;
@@ -188,7 +188,7 @@ std::vector<RunCall> MakeRunCalls(Engine& engine,
   for (const std::string& spec : specs) {
     calls.push_back(
         {spec,
-         MakeRun(engine, OrExit(engine.Prepare(OrExit(ParseSpec(spec)))))});
+         MakeRunCall(engine, OrExit(engine.Prepare(OrExit(ParseSpec(spec)))))});
   }
   return calls;
 }

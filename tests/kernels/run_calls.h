@@ -19,6 +19,10 @@ struct RunCall {
   std::function<absl::Status()> run;
 };
 
+// A run call of `kernel`, right in all its arguments.
+std::function<absl::Status()> MakeRunCall(
+    const Engine& engine, std::shared_ptr<const PreparedKernel> kernel);
+
 // An engine of the recording library (recording_jit.cc), without a cache.
 std::unique_ptr<Engine> RecordingEngine();
 
