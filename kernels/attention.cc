@@ -77,7 +77,7 @@ absl::Status CheckAttentionCounts(const KernelSpec& spec, int num_q_heads,
 }
 
 absl::Status CheckAttention(const KernelSpec& spec, int num_q_heads,
-                            bool needs_out, AttentionArgs& args) {
+                            bool views_known, AttentionArgs& args) {
   const absl::string_view kernel = KernelName(spec.kernel);
   RETURN_IF_ERROR(CheckTokenRows(kernel, "q", args.q, args.q_token_stride,
                                  args.q_head_stride, args.total_q, num_q_heads,
@@ -97,12 +97,14 @@ absl::Status CheckAttention(const KernelSpec& spec, int num_q_heads,
         " is out of range; 0 to ", kMostEntries,
         " elements are supported; pass the row length of page_table"));
   }
-  RETURN_IF_ERROR(CheckCacheView(kernel, "k", *spec.k_format, spec.head_dim,
-                                 kUnknownPages, spec.page_size,
-                                 args.num_kv_heads, args.k));
-  RETURN_IF_ERROR(CheckCacheView(kernel, "v", *spec.v_format, spec.v_head_dim,
-                                 kUnknownPages, spec.page_size,
-                                 args.num_kv_heads, args.v));
+  if (!views_known) {
+    RETURN_IF_ERROR(CheckCacheView(kernel, "k", *spec.k_format, spec.head_dim,
+                                   kUnknownPages, spec.page_size,
+                                   args.num_kv_heads, args.k));
+    RETURN_IF_ERROR(CheckCacheView(kernel, "v", *spec.v_format, spec.v_head_dim,
+                                   kUnknownPages, spec.page_size,
+                                   args.num_kv_heads, args.v));
+  }
   if (spec.sinks) {
     RETURN_IF_ERROR(CheckPointer(kernel, "sinks", args.sinks, 4,
                                  "f32 sink logits, one a q head"));
@@ -114,7 +116,6 @@ absl::Status CheckAttention(const KernelSpec& spec, int num_q_heads,
         " is not finite; any finite scale is supported; pass 1/sqrt(head_dim) "
         "or the model's own"));
   }
-  if (!needs_out) return absl::OkStatus();
   RETURN_IF_ERROR(CheckTokenRows(
       kernel, "out", args.out, args.out_token_stride, args.out_head_stride,
       args.total_q, num_q_heads,
@@ -122,6 +123,22 @@ absl::Status CheckAttention(const KernelSpec& spec, int num_q_heads,
       /*written=*/true));
   return CheckLseRows(kernel, args.lse, args.lse_token_stride, args.total_q,
                       num_q_heads);
+}
+
+void SetAccessWidths(const ViewFacts& facts, AttentionArgs& args) {
+  args.k.code_bytes = facts.k_code_bytes;
+  args.k.block_scale_bytes = facts.k_block_scale_bytes;
+  args.v.code_bytes = facts.v_code_bytes;
+  args.v.block_scale_bytes = facts.v_block_scale_bytes;
+}
+
+ViewFacts AccessWidths(const AttentionArgs& args) {
+  ViewFacts facts = {};
+  facts.k_code_bytes = args.k.code_bytes;
+  facts.k_block_scale_bytes = args.k.block_scale_bytes;
+  facts.v_code_bytes = args.v.code_bytes;
+  facts.v_block_scale_bytes = args.v.block_scale_bytes;
+  return facts;
 }
 
 }  // namespace kvforge

@@ -147,11 +147,17 @@ absl::Status RunDecode(const PreparedKernel& decode, const DecodeParams& params,
   DecodeArgs args = {params.args};
   RETURN_IF_ERROR(CheckAttentionCounts(spec, params.num_q_heads, args));
   if (args.batch == 0 || args.total_q == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(
-      CheckAttention(spec, params.num_q_heads, /*needs_out=*/true, args));
   RETURN_IF_ERROR(CheckGridShape(decode, params));
   args.heads_per_block_log2 =
       std::countr_zero(static_cast<unsigned>(params.grid.heads_per_block));
+  const ViewKey key = {args.k, args.v, args.num_kv_heads,
+                       args.heads_per_block_log2};
+  const bool known =
+      decode.known_views().Find(key, [&](const ViewFacts& facts) {
+        SetAccessWidths(facts, args);
+        SetKeyMaps(facts, args);
+      });
+  RETURN_IF_ERROR(CheckAttention(spec, params.num_q_heads, known, args));
   args.arrivals = nullptr;
   args.partials = nullptr;
   if (params.grid.blocks > 1) {
@@ -160,7 +166,12 @@ absl::Status RunDecode(const PreparedKernel& decode, const DecodeParams& params,
     args.partials =
         reinterpret_cast<float*>(workspace + CounterBytes(params.grid));
   }
-  RETURN_IF_ERROR(FillKeyMaps(decode, args));
+  if (!known) {
+    ViewFacts facts = AccessWidths(args);
+    RETURN_IF_ERROR(MakeKeyMaps(decode, args, facts));
+    SetKeyMaps(facts, args);
+    decode.known_views().Keep(key, facts);
+  }
   return decode.Launch(params.grid.blocks, &args, sizeof(args), stream);
 }
 

@@ -26,8 +26,6 @@ namespace {
 // target runs few blocks.
 constexpr int kHostMultiprocessors = 8;
 
-constexpr size_t kMostTensorMaps = 1024;  // launches' of a kernel
-
 constexpr char kHostArchPrefix[] = "host-";
 
 double MillisecondsSince(std::chrono::steady_clock::time_point start) {
@@ -126,36 +124,15 @@ absl::Status PreparedKernel::Launch(int64_t blocks, const void* args,
   return absl::OkStatus();
 }
 
-absl::Status PreparedKernel::EncodeTensorMaps(const TensorBoxes& boxes,
-                                              TensorMaps& maps) const {
-  const auto encode_each = [&](const auto& encode) -> absl::Status {
-    for (int i = 0; i < TensorBoxes::kCount; ++i) {
-      if (boxes.box[i].base == nullptr) continue;
-      RETURN_IF_ERROR(encode(boxes.box[i], maps[i]));
-    }
-    return absl::OkStatus();
-  };
+absl::Status PreparedKernel::EncodeMap(const TensorBox& box,
+                                       TensorMap& map) const {
   if (cuda_ == nullptr) {
-    return encode_each([](const TensorBox& box, TensorMap& map) {
-      EncodeHostTensorMap(box, map);
-      return absl::OkStatus();
-    });
-  }
-  std::lock_guard lock(maps_mutex_);
-  if (const auto found = maps_.find(boxes); found != maps_.end()) {
-    maps = found->second;
+    EncodeHostTensorMap(box, map);
     return absl::OkStatus();
   }
   const ScopedContext context(cuda_->device());
   RETURN_IF_ERROR(context.status());
-  RETURN_IF_ERROR(encode_each([&](const TensorBox& box, TensorMap& map) {
-    return EncodeTensorMap(cuda_->device().api(), box, map);
-  }));
-  // An engine has a few caches a layer; one that goes through addresses
-  // without end must not fill the memory.
-  if (maps_.size() >= kMostTensorMaps) maps_.clear();
-  maps_.emplace(boxes, maps);
-  return absl::OkStatus();
+  return EncodeTensorMap(cuda_->device().api(), box, map);
 }
 
 Engine::Engine(EngineOptions options) : options_(std::move(options)) {}

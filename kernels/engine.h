@@ -11,7 +11,6 @@
 #ifndef KVFORGE_KERNELS_ENGINE_H_
 #define KVFORGE_KERNELS_ENGINE_H_
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -24,12 +23,12 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/node_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "compiler/spec/kernel_spec.h"
 #include "compiler/target/target.h"
 #include "compiler/tile/tile.h"
+#include "kernels/known_views.h"
 #include "runtime/kernel_store.h"
 #include "runtime/tensor_map.h"
 #include "runtime/tune/shape.h"
@@ -109,12 +108,11 @@ class PreparedKernel {
 
   // Whether the kernel's GPU has tensor copies.
   bool has_tensor_copies() const { return has_tensor_copies_; }
-  // The maps that this kernel's tensor copies read, of the boxes that have a
-  // base; others are left as they are. Kept for further launches: the driver
-  // takes microseconds to make one.
-  using TensorMaps = std::array<TensorMap, TensorBoxes::kCount>;
-  absl::Status EncodeTensorMaps(const TensorBoxes& boxes,
-                                TensorMaps& maps) const;
+  // What this kernel's tensor copies read `box` by. Takes the driver
+  // microseconds.
+  absl::Status EncodeMap(const TensorBox& box, TensorMap& map) const;
+  // Of this kernel's launches.
+  KnownViews& known_views() const { return known_views_; }
 
   // One past the highest shared byte that any launch accessed; kHost only,
   // 0 before the first launch.
@@ -131,8 +129,7 @@ class PreparedKernel {
   uint64_t seed_ = 0;
   bool has_tensor_copies_ = false;
   int multiprocessors_ = 1;
-  mutable std::mutex maps_mutex_;
-  mutable absl::node_hash_map<TensorBoxes, TensorMaps> maps_;  // by maps_mutex_
+  mutable KnownViews known_views_;
   mutable std::atomic<uint64_t> launches_ = 0;
   mutable std::atomic<int> shared_high_water_ = 0;
 };

@@ -154,8 +154,11 @@ absl::Status RunExtend(const PreparedKernel& kernel, const ExtendParams& params,
   AttentionArgs args = params.args;
   RETURN_IF_ERROR(CheckAttentionCounts(spec, params.num_q_heads, args));
   if (args.batch == 0 || args.total_q == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(
-      CheckAttention(spec, params.num_q_heads, /*needs_out=*/true, args));
+  const ViewKey key = {args.k, args.v, args.num_kv_heads};
+  const bool known = kernel.known_views().Find(
+      key, [&](const ViewFacts& facts) { SetAccessWidths(facts, args); });
+  RETURN_IF_ERROR(CheckAttention(spec, params.num_q_heads, known, args));
+  if (!known) kernel.known_views().Keep(key, AccessWidths(args));
   const int64_t blocks =
       RowBlocks(kernel, args.total_q, args.batch, args.num_kv_heads);
   RETURN_IF_ERROR(CheckGrid("extend", blocks));

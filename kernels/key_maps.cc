@@ -101,36 +101,48 @@ std::optional<TensorBox> BoxOfRowScales(const KernelSpec& spec,
 
 }  // namespace
 
-absl::Status FillKeyMaps(const PreparedKernel& decode, DecodeArgs& args) {
-  args.boxes = 0;
+absl::Status MakeKeyMaps(const PreparedKernel& decode, const DecodeArgs& args,
+                         ViewFacts& facts) {
+  facts.boxes = 0;
   const KernelSpec& spec = decode.spec();
   if (spec.page_size % kGroupKeys != 0 || !decode.has_tensor_copies()) {
     return absl::OkStatus();
   }
   const unsigned heads = 1u << args.heads_per_block_log2;
-  const std::optional<TensorBox> found[TensorBoxes::kCount] = {
-      BoxOfCodes(spec, args.k, spec.k_format->CodeBytes(spec.head_dim),
-                 args.num_kv_heads),
-      BoxOfCodes(spec, args.v, spec.v_format->CodeBytes(spec.v_head_dim),
-                 args.num_kv_heads),
-      BoxOfRowScales(spec, *spec.k_format, args.k, args.num_kv_heads, heads),
-      BoxOfRowScales(spec, *spec.v_format, args.v, args.num_kv_heads, heads)};
-  constexpr int kBits[TensorBoxes::kCount] = {kBoxesOfK, kBoxesOfV,
-                                              kBoxesOfKScales, kBoxesOfVScales};
-  TensorBoxes boxes;
-  for (int i = 0; i < TensorBoxes::kCount; ++i) {
-    if (!found[i]) continue;
-    boxes.box[i] = *found[i];
-    args.boxes |= kBits[i];
+  const struct {
+    int bit;
+    std::optional<TensorBox> box;
+    TensorMap* map;
+  } sides[] = {
+      {kBoxesOfK,
+       BoxOfCodes(spec, args.k, spec.k_format->CodeBytes(spec.head_dim),
+                  args.num_kv_heads),
+       &facts.k_map},
+      {kBoxesOfV,
+       BoxOfCodes(spec, args.v, spec.v_format->CodeBytes(spec.v_head_dim),
+                  args.num_kv_heads),
+       &facts.v_map},
+      {kBoxesOfKScales,
+       BoxOfRowScales(spec, *spec.k_format, args.k, args.num_kv_heads, heads),
+       &facts.k_scale_map},
+      {kBoxesOfVScales,
+       BoxOfRowScales(spec, *spec.v_format, args.v, args.num_kv_heads, heads),
+       &facts.v_scale_map}};
+  for (const auto& [bit, box, map] : sides) {
+    if (!box) continue;
+    RETURN_IF_ERROR(decode.EncodeMap(*box, *map));
+    facts.boxes |= bit;
   }
-  if (args.boxes == 0) return absl::OkStatus();
-  PreparedKernel::TensorMaps maps;
-  RETURN_IF_ERROR(decode.EncodeTensorMaps(boxes, maps));
-  args.k_map = maps[0];
-  args.v_map = maps[1];
-  args.k_scale_map = maps[2];
-  args.v_scale_map = maps[3];
   return absl::OkStatus();
+}
+
+void SetKeyMaps(const ViewFacts& facts, DecodeArgs& args) {
+  args.boxes = facts.boxes;
+  if (facts.boxes == 0) return;
+  args.k_map = facts.k_map;
+  args.v_map = facts.v_map;
+  args.k_scale_map = facts.k_scale_map;
+  args.v_scale_map = facts.v_scale_map;
 }
 
 }  // namespace kvforge

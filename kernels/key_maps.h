@@ -8,11 +8,16 @@
 
 namespace kvforge {
 
-// Fills args.boxes and the map of whatever tensor copies can read: base and
+// Fills in facts.boxes and the map of whatever tensor copies can read: base and
 // strides are positive multiples of 16 bytes below 2^40; scales of neighbouring
 // slots or heads are adjacent. The rest is copied row by row. Nothing to do
-// where the kernel has no tensor copies. args.heads_per_block_log2 is read.
-absl::Status FillKeyMaps(const PreparedKernel& decode, DecodeArgs& args);
+// where the kernel has no tensor copies. Of `args` the views, num_kv_heads and
+// heads_per_block_log2 are read.
+absl::Status MakeKeyMaps(const PreparedKernel& decode, const DecodeArgs& args,
+                         ViewFacts& facts);
+
+// Fills in args.boxes and those maps.
+void SetKeyMaps(const ViewFacts& facts, DecodeArgs& args);
 
 }  // namespace kvforge
 

@@ -2,8 +2,6 @@
 #ifndef KVFORGE_RUNTIME_TENSOR_MAP_H_
 #define KVFORGE_RUNTIME_TENSOR_MAP_H_
 
-#include <utility>
-
 #include "runtime/cuda/driver_api.h"
 #include "templates/kernels/tensor_map.h"
 
@@ -19,22 +17,6 @@ struct TensorBox {
   unsigned sizes[5] = {};
   unsigned box[5] = {};  // up to 256 each
   int swizzle_bytes = 0;
-
-  friend bool operator==(const TensorBox&, const TensorBox&) = default;
-};
-
-// The boxes of one launch's copies; without a base where there is none. Hashed
-// by where they are: launches that differ in nothing else are few.
-struct TensorBoxes {
-  static constexpr int kCount = 4;
-  TensorBox box[kCount];
-
-  friend bool operator==(const TensorBoxes&, const TensorBoxes&) = default;
-  template <typename H>
-  friend H AbslHashValue(H hash, const TensorBoxes& boxes) {
-    return H::combine(std::move(hash), boxes.box[0].base, boxes.box[1].base,
-                      boxes.box[2].base, boxes.box[3].base);
-  }
 };
 
 // What the driver makes of a box, for a GPU of compute capability 9.0 or more.

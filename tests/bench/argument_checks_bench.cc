@@ -2,6 +2,11 @@
 // launches do nothing. One line a spec; gates nothing.
 //
 //   argument_checks_bench [CALLS [SPEC ...]]
+//   argument_checks_bench --cuda [CALLS [SPEC ...]]
+//
+// --cuda: over the driver, tensor maps and contexts included. Of use with the
+// stand-in alone (LD_LIBRARY_PATH=build/tests/stand_in/lib), whose launches do
+// nothing: addresses lead nowhere.
 #include <time.h>
 
 #include <algorithm>
@@ -25,6 +30,11 @@ double ThreadNanoseconds() {
 
 int main(int argc, char** argv) {
   constexpr int kRepeats = 9;
+  const bool cuda = argc > 1 && std::string(argv[1]) == "--cuda";
+  if (cuda) {
+    --argc;
+    ++argv;
+  }
   const int calls = argc > 1 ? std::atoi(argv[1]) : 200'000;
   std::vector<std::string> specs(argv + std::min(argc, 2), argv + argc);
   if (specs.empty()) {
@@ -37,7 +47,8 @@ int main(int argc, char** argv) {
              "gather/e4m3_row/d128/g1/page16/bf16",
              "merge/d128/bf16"};
   }
-  const auto engine = kvforge::RecordingEngine();
+  const auto engine =
+      cuda ? kvforge::DriverEngine() : kvforge::RecordingEngine();
   for (const kvforge::RunCall& call : kvforge::MakeRunCalls(*engine, specs)) {
     std::vector<double> ns;
     for (int repeat = 0; repeat < kRepeats; ++repeat) {

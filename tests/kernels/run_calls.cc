@@ -182,6 +182,12 @@ std::unique_ptr<Engine> RecordingEngine() {
   return OrExit(Engine::Create(std::move(options)));
 }
 
+std::unique_ptr<Engine> DriverEngine() {
+  EngineOptions options = OrExit(EngineOptionsFromEnvironment());
+  options.target = TargetKind::kCuda;
+  return OrExit(Engine::Create(std::move(options)));
+}
+
 std::vector<RunCall> MakeRunCalls(Engine& engine,
                                   const std::vector<std::string>& specs) {
   std::vector<RunCall> calls;

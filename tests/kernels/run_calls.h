@@ -25,6 +25,8 @@ std::function<absl::Status()> MakeRunCall(
 
 // An engine of the recording library (recording_jit.cc), without a cache.
 std::unique_ptr<Engine> RecordingEngine();
+// One of the machine's GPU 0, with the environment's options.
+std::unique_ptr<Engine> DriverEngine();
 
 // One call of every spec, each right in all its arguments.
 std::vector<RunCall> MakeRunCalls(Engine& engine,
