@@ -1,5 +1,5 @@
-// Run calls of arguments that pass allocate nothing once their cache's views are
-// known: every decode step makes some of each layer.
+// Run calls of arguments that pass allocate nothing once their cache's views
+// are known: every decode step makes some of each layer.
 #include <gtest/gtest.h>
 
 #include <atomic>
