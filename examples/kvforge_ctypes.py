@@ -214,6 +214,9 @@ FUNCTIONS = {
                                          POINTER(c_void_p)]),
     "extend_workspace_bytes":
         (c_int, [c_void_p, POINTER(ExtendSizes), POINTER(c_int64)]),
+    "choose_extend":
+        (c_int, [c_void_p, c_char_p, POINTER(ExtendSizes), c_int64,
+                 POINTER(c_int32), POINTER(c_int64)]),
     "run_store": (c_int, [c_void_p, POINTER(StoreArgs), c_void_p]),
     "run_extend": (c_int, [c_void_p, POINTER(AttentionArgs), c_void_p]),
     "run_decode":
@@ -346,6 +349,14 @@ class Engine:
         self.library.prepare_extend_on_images(self.handle, spec.encode(),
                                               byref(handle))
         return Kernel(self.library, handle, spec)
+
+    def choose_extend(self, spec, sizes, granted_bytes):
+        """Whether to prepare extend on images, and its workspace's bytes."""
+        on_images, count = c_int32(), c_int64()
+        self.library.choose_extend(self.handle, spec.encode(), byref(sizes),
+                                   granted_bytes, byref(on_images),
+                                   byref(count))
+        return bool(on_images.value), count.value
 
     def facts(self):
         facts = EngineFacts()

@@ -400,6 +400,16 @@ typedef struct {
   uint32_t reserved;
 } kvforge_extend_sizes;
 
+// How extend of such sizes runs best with a workspace of up to granted_bytes:
+// prepared by kvforge_prepare_extend_on_images (*on_images = 1) with a
+// workspace of *workspace_bytes, or by kvforge_prepare without one (0 and 0).
+// The rule is ChooseExtend's (kernels/extend.h); kv_tokens_per_pass is not
+// read.
+int kvforge_choose_extend(const kvforge_engine* engine, const char* spec,
+                          const kvforge_extend_sizes* sizes,
+                          int64_t granted_bytes, int32_t* on_images,
+                          int64_t* workspace_bytes);
+
 // Bytes of workspace of launches of extend of such sizes; 0 for a kernel that
 // takes none.
 int kvforge_extend_workspace_bytes(const kvforge_kernel* extend,

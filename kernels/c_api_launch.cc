@@ -106,13 +106,10 @@ absl::Status WorkspaceBytes(const kvforge_kernel* decode,
   return absl::OkStatus();
 }
 
-absl::Status ExtendBytes(const kvforge_kernel* extend,
-                         const kvforge_extend_sizes* from, int64_t* bytes) {
-  constexpr char kCall[] = "kvforge_extend_workspace_bytes";
-  RETURN_IF_ERROR(CheckNotNull(kCall, "bytes", bytes, "where it goes"));
-  RETURN_IF_ERROR(CheckKernel(kCall, extend));
+absl::StatusOr<ExtendSizes> ReadSizes(absl::string_view call,
+                                      const kvforge_extend_sizes* from) {
   kvforge_extend_sizes c;
-  RETURN_IF_ERROR(ReadStruct(kCall, "sizes", from, c));
+  RETURN_IF_ERROR(ReadStruct(call, "sizes", from, c));
   constexpr int64_t kMostTokens = int64_t{1} << 40;
   const bool counts = c.batch >= 0 && c.num_kv_heads >= 0 && c.total_q >= 0;
   const bool tokens = c.kv_tokens >= 0 && c.kv_tokens <= kMostTokens &&
@@ -120,7 +117,7 @@ absl::Status ExtendBytes(const kvforge_kernel* extend,
                       c.kv_tokens_per_pass <= kMostTokens;
   if (!counts || !tokens) {
     return absl::InvalidArgumentError(absl::StrCat(
-        kCall, ": sizes.batch = ", c.batch, ", num_kv_heads = ", c.num_kv_heads,
+        call, ": sizes.batch = ", c.batch, ", num_kv_heads = ", c.num_kv_heads,
         ", total_q = ", c.total_q, ", kv_tokens = ", c.kv_tokens,
         ", kv_tokens_per_pass = ", c.kv_tokens_per_pass,
         "; none may be below 0, and the tokens at most ", kMostTokens,
@@ -132,7 +129,39 @@ absl::Status ExtendBytes(const kvforge_kernel* extend,
   sizes.kv_tokens = c.kv_tokens;
   sizes.kv_tokens_per_pass = c.kv_tokens_per_pass;
   sizes.total_q = c.total_q;
+  return sizes;
+}
+
+absl::Status ExtendBytes(const kvforge_kernel* extend,
+                         const kvforge_extend_sizes* from, int64_t* bytes) {
+  constexpr char kCall[] = "kvforge_extend_workspace_bytes";
+  RETURN_IF_ERROR(CheckNotNull(kCall, "bytes", bytes, "where it goes"));
+  RETURN_IF_ERROR(CheckKernel(kCall, extend));
+  ASSIGN_OR_RETURN(const ExtendSizes sizes, ReadSizes(kCall, from));
   *bytes = ExtendWorkspaceBytes(*extend->prepared, sizes);
+  return absl::OkStatus();
+}
+
+absl::Status Choose(const kvforge_engine* engine, const char* spec,
+                    const kvforge_extend_sizes* from, int64_t granted_bytes,
+                    int32_t* on_images, int64_t* workspace_bytes) {
+  constexpr char kCall[] = "kvforge_choose_extend";
+  RETURN_IF_ERROR(CheckNotNull(kCall, "engine", engine, "an engine"));
+  RETURN_IF_ERROR(CheckNotNull(kCall, "spec", spec, "a SPEC"));
+  RETURN_IF_ERROR(CheckNotNull(kCall, "on_images", on_images, "where it goes"));
+  RETURN_IF_ERROR(
+      CheckNotNull(kCall, "workspace_bytes", workspace_bytes, "where it goes"));
+  ASSIGN_OR_RETURN(const KernelSpec parsed, ParseSpec(spec));
+  if (parsed.kernel != KernelKind::kExtend) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kCall, ": the SPEC is ", parsed.Text(),
+                     "; extend is supported; pass an extend spec"));
+  }
+  ASSIGN_OR_RETURN(const ExtendSizes sizes, ReadSizes(kCall, from));
+  const ExtendPlan plan =
+      ChooseExtend(*engine->engine, parsed, sizes, granted_bytes);
+  *on_images = plan.images.has_value();
+  *workspace_bytes = plan.workspace_bytes;
   return absl::OkStatus();
 }
 
@@ -305,6 +334,16 @@ int kvforge_extend_workspace_bytes(const kvforge_kernel* extend,
                                    const kvforge_extend_sizes* sizes,
                                    int64_t* bytes) {
   return api::Guarded([&] { return api::ExtendBytes(extend, sizes, bytes); });
+}
+
+int kvforge_choose_extend(const kvforge_engine* engine, const char* spec,
+                          const kvforge_extend_sizes* sizes,
+                          int64_t granted_bytes, int32_t* on_images,
+                          int64_t* workspace_bytes) {
+  return api::Guarded([&] {
+    return api::Choose(engine, spec, sizes, granted_bytes, on_images,
+                       workspace_bytes);
+  });
 }
 
 int kvforge_run_store(const kvforge_kernel* kernel,

@@ -16,24 +16,40 @@ namespace {
 // aligned.
 constexpr int64_t kCounterBytes = 128;
 
-// Of one tile of keys for all kv heads.
-int64_t TileBytes(const PreparedKernel& kernel, int num_kv_heads) {
-  return num_kv_heads * ImageSlotBytes(kernel.spec(), kernel.tile());
-}
+// Rows of a sequence from which on images pay: four blocks read each of them.
+constexpr int64_t kLeastRowsOnImages = 512;
+// Passes that hand their rows' states on cost more than they save.
+constexpr int64_t kMostPassesThatPay = 16;
 
-// The last tile of each sequence is not full.
-int64_t KeyTiles(const PreparedKernel& kernel, int64_t kv_tokens, int batch) {
-  return std::max<int64_t>(kv_tokens / kernel.tile().block_n + batch, 1);
+// Extend of a spec in a tile of images.
+struct OnImages {
+  const KernelSpec& spec;
+  const Tile& tile;
+
+  // Of one tile of keys for all kv heads.
+  int64_t TileBytes(int num_kv_heads) const {
+    return num_kv_heads * ImageSlotBytes(spec, tile);
+  }
+  // The last tile of each sequence is not full.
+  int64_t KeyTiles(int64_t kv_tokens, int batch) const {
+    return std::max<int64_t>(kv_tokens / tile.block_n + batch, 1);
+  }
+  int64_t StateBytes(int64_t row_blocks) const {
+    return row_blocks * PassedStateBytes(spec, tile);
+  }
+};
+
+OnImages ImagesOf(const PreparedKernel& kernel) {
+  return {kernel.spec(), kernel.tile()};
 }
 
 // Blocks of rows of all sequences and kv heads. Each sequence may leave one
 // partly filled; the kernel finds its own in q_indptr, so the grid needs no
 // length.
-int64_t RowBlocks(const PreparedKernel& kernel, int64_t total_q, int batch,
-                  int num_kv_heads) {
-  const int64_t block_m = kernel.tile().block_m;
-  const int64_t rows = total_q * kernel.spec().group;
-  return num_kv_heads * ((rows + block_m - 1) / block_m + batch);
+int64_t RowBlocks(const KernelSpec& spec, const Tile& tile, int64_t total_q,
+                  int batch, int num_kv_heads) {
+  const int64_t rows = total_q * spec.group;
+  return num_kv_heads * ((rows + tile.block_m - 1) / tile.block_m + batch);
 }
 
 // What a workspace holds, and how often.
@@ -46,17 +62,18 @@ struct Passes {
 absl::StatusOr<Passes> PlanPasses(const PreparedKernel& kernel,
                                   const ExtendParams& params,
                                   int64_t row_blocks) {
+  const OnImages images = ImagesOf(kernel);
   const int64_t needed =
       params.kv_tokens == 0
           ? 0
-          : KeyTiles(kernel, params.kv_tokens, params.args.batch);
+          : images.KeyTiles(params.kv_tokens, params.args.batch);
   if (params.kv_tokens < 0 || needed > INT32_MAX) {
     return absl::InvalidArgumentError(absl::StrCat(
         "extend: kv_tokens = ", params.kv_tokens, "; 0 to ",
         int64_t{INT32_MAX} * kernel.tile().block_n - params.args.batch,
         " are supported; pass what all sequences together have at most"));
   }
-  const int64_t tile_bytes = TileBytes(kernel, params.args.num_kv_heads);
+  const int64_t tile_bytes = images.TileBytes(params.args.num_kv_heads);
   const auto address = reinterpret_cast<uintptr_t>(params.workspace);
   int64_t least = kCounterBytes + tile_bytes;
   if (address != 0 && address % kCounterBytes == 0 &&
@@ -65,8 +82,7 @@ absl::StatusOr<Passes> PlanPasses(const PreparedKernel& kernel,
     const int64_t bytes = params.workspace_bytes - kCounterBytes;
     passes.tiles = bytes / tile_bytes;
     if (passes.tiles < needed) {
-      passes.state_bytes =
-          row_blocks * PassedStateBytes(kernel.spec(), kernel.tile());
+      passes.state_bytes = images.StateBytes(row_blocks);
       passes.tiles = (bytes - passes.state_bytes) / tile_bytes;
       least += passes.state_bytes;
     }
@@ -122,18 +138,38 @@ absl::Status RunOnImages(const PreparedKernel& kernel,
 int64_t ExtendWorkspaceBytes(const PreparedKernel& extend,
                              const ExtendSizes& sizes) {
   if (!extend.tile().images) return 0;
-  const int64_t all = KeyTiles(extend, sizes.kv_tokens, sizes.batch);
-  int64_t bytes = all * TileBytes(extend, sizes.num_kv_heads);
+  const OnImages images = ImagesOf(extend);
+  const int64_t tile_bytes = images.TileBytes(sizes.num_kv_heads);
+  int64_t bytes = images.KeyTiles(sizes.kv_tokens, sizes.batch) * tile_bytes;
   if (sizes.kv_tokens_per_pass > 0) {
     const int64_t block_n = extend.tile().block_n;
     const int64_t tiles = (sizes.kv_tokens_per_pass + block_n - 1) / block_n;
     const int64_t passed =
-        RowBlocks(extend, sizes.total_q, sizes.batch, sizes.num_kv_heads) *
-        PassedStateBytes(extend.spec(), extend.tile());
-    bytes =
-        std::min(bytes, tiles * TileBytes(extend, sizes.num_kv_heads) + passed);
+        images.StateBytes(RowBlocks(extend.spec(), extend.tile(), sizes.total_q,
+                                    sizes.batch, sizes.num_kv_heads));
+    bytes = std::min(bytes, tiles * tile_bytes + passed);
   }
   return kCounterBytes + bytes;
+}
+
+ExtendPlan ChooseExtend(const Engine& engine, const KernelSpec& spec,
+                        const ExtendSizes& sizes, int64_t granted_bytes) {
+  const int64_t rows = int64_t{sizes.total_q} * spec.group;
+  if (rows < kLeastRowsOnImages * std::max(sizes.batch, 1)) return {};
+  const absl::StatusOr<Tile> tile = ImagesTile(engine, spec);
+  if (!tile.ok()) return {};
+  const OnImages images = {spec, *tile};
+  const int64_t tile_bytes = images.TileBytes(sizes.num_kv_heads);
+  const int64_t needed = images.KeyTiles(sizes.kv_tokens, sizes.batch);
+  const int64_t granted = std::max<int64_t>(granted_bytes, 0) - kCounterBytes;
+  if (needed * tile_bytes <= granted) {
+    return {*tile, kCounterBytes + needed * tile_bytes};
+  }
+  const int64_t passed = images.StateBytes(
+      RowBlocks(spec, *tile, sizes.total_q, sizes.batch, sizes.num_kv_heads));
+  const int64_t tiles = granted > passed ? (granted - passed) / tile_bytes : 0;
+  if (needed > kMostPassesThatPay * tiles) return {};
+  return {*tile, kCounterBytes + passed + tiles * tile_bytes};
 }
 
 absl::StatusOr<Tile> ImagesTile(const Engine& engine, const KernelSpec& spec) {
@@ -159,8 +195,8 @@ absl::Status RunExtend(const PreparedKernel& kernel, const ExtendParams& params,
       key, [&](const ViewFacts& facts) { SetAccessWidths(facts, args); });
   RETURN_IF_ERROR(CheckAttention(spec, params.num_q_heads, known, args));
   if (!known) kernel.known_views().Keep(key, AccessWidths(args));
-  const int64_t blocks =
-      RowBlocks(kernel, args.total_q, args.batch, args.num_kv_heads);
+  const int64_t blocks = RowBlocks(spec, kernel.tile(), args.total_q,
+                                   args.batch, args.num_kv_heads);
   RETURN_IF_ERROR(CheckGrid("extend", blocks));
   if (kernel.tile().images) {
     return RunOnImages(kernel, params, args, blocks, stream);

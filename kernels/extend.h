@@ -55,6 +55,7 @@
 #define KVFORGE_KERNELS_EXTEND_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -81,6 +82,20 @@ int64_t ExtendWorkspaceBytes(const PreparedKernel& extend,
 // Engine::Prepare. kResourceExhausted where there is none, with the reason:
 // Engine::Prepare(spec) serves then.
 absl::StatusOr<Tile> ImagesTile(const Engine& engine, const KernelSpec& spec);
+
+// How extend of such sizes runs best with a workspace of up to granted_bytes.
+struct ExtendPlan {
+  std::optional<Tile> images;   // none: Engine::Prepare(spec), no workspace
+  int64_t workspace_bytes = 0;  // at most what is granted
+};
+
+// On images where the GPU has them for `spec`, where the batch has at least 512
+// rows (tokens times the group) a sequence, so that several blocks read each
+// image, and where granted_bytes hold the images at once or in up to 16 passes.
+// Lengths of a launch may then be anything within `sizes`; kv_tokens_per_pass
+// is not read.
+ExtendPlan ChooseExtend(const Engine& engine, const KernelSpec& spec,
+                        const ExtendSizes& sizes, int64_t granted_bytes);
 
 struct ExtendParams {
   AttentionArgs args = {};

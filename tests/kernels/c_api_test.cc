@@ -486,6 +486,20 @@ TEST(CApi, ExtendOnImagesGivesWhatExtendGives) {
   for (size_t i = 0; i < on_images.size(); ++i) {
     ASSERT_NEAR(on_images[i], problem.out[i], 2e-3) << i;
   }
+  int32_t chosen = -1;
+  KVFORGE_EXPECT_C_OK(kvforge_choose_extend(engine.get(), spec.c_str(), &sizes,
+                                            0, &chosen, &bytes));
+  EXPECT_EQ(chosen, 0);
+  EXPECT_EQ(bytes, 0);
+  sizes.total_q = 1024 * sizes.batch;
+  KVFORGE_EXPECT_C_OK(kvforge_choose_extend(engine.get(), spec.c_str(), &sizes,
+                                            INT64_MAX, &chosen, &bytes));
+  EXPECT_EQ(chosen, 1);
+  EXPECT_GT(bytes, 0);
+  EXPECT_EQ(kvforge_choose_extend(engine.get(), "merge/d64/f32", &sizes, 0,
+                                  &chosen, &bytes),
+            KVFORGE_INVALID_ARGUMENT);
+  EXPECT_THAT(kvforge_last_error(), HasSubstr("extend is supported"));
   sizes.kv_tokens = -1;
   EXPECT_EQ(kvforge_extend_workspace_bytes(images.get(), &sizes, &bytes),
             KVFORGE_INVALID_ARGUMENT);

@@ -2,9 +2,11 @@
 // of their parts where it could go wrong, beside the other extend kernel on the
 // same case. On GPUs without products of
 // warpgroups only that other one runs.
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/tile/memory_model.h"
 #include "compiler/tile/tile_selector.h"
 #include "gmock/gmock.h"
 #include "kernels/extend.h"
@@ -258,6 +260,52 @@ TEST(Images, OfAPassAtATime) {
   params.kv_tokens = -1;
   EXPECT_THAT(std::string(RunExtend(**kernel, params, nullptr).message()),
               ::testing::HasSubstr("kv_tokens = -1; 0 to 274877906815 are"));
+}
+
+// On images or not, by the shape and by what is granted.
+TEST(ChooseExtend, ByShapeAndGrant) {
+  const Engine& engine = TestEngine();
+  const KernelSpec spec = *ParseSpec("extend/e4m3_row/d128/g4/page16/bf16");
+  ExtendSizes sizes = {2, 8, 100'000};
+  sizes.total_q = 256;  // 1,024 rows
+  constexpr int64_t kMany = int64_t{1} << 40;
+  const ExtendPlan plan = ChooseExtend(engine, spec, sizes, kMany);
+  if (!engine.gpu().has_warpgroup_products) {
+    EXPECT_FALSE(plan.images.has_value());
+    return;
+  }
+  ASSERT_TRUE(plan.images.has_value());
+  EXPECT_EQ(*plan.images, *ImagesTile(engine, spec));
+  // 100000 / 128 + 2 tiles of 128 keys, of 8 heads
+  const int64_t tile_bytes = 8 * ImageSlotBytes(spec, *plan.images);
+  EXPECT_EQ(plan.workspace_bytes, 128 + 783 * tile_bytes);
+  const auto granted = [&](int64_t bytes) {
+    const ExtendPlan of_grant = ChooseExtend(engine, spec, sizes, bytes);
+    EXPECT_LE(of_grant.workspace_bytes, std::max<int64_t>(bytes, 0));
+    EXPECT_EQ(of_grant.images.has_value(), of_grant.workspace_bytes > 0);
+    return of_grant.workspace_bytes;
+  };
+  EXPECT_EQ(granted(plan.workspace_bytes), plan.workspace_bytes);
+  // A byte less takes two passes; 49 tiles are a sixteenth of 783, 48 are not.
+  const int64_t passed = 8 * (8 + 2) * PassedStateBytes(spec, *plan.images);
+  EXPECT_EQ(
+      granted(plan.workspace_bytes - 1),
+      128 + passed +
+          (plan.workspace_bytes - 129 - passed) / tile_bytes * tile_bytes);
+  EXPECT_EQ(granted(128 + passed + 49 * tile_bytes),
+            128 + passed + 49 * tile_bytes);
+  EXPECT_EQ(granted(128 + passed + 49 * tile_bytes - 1), 0);
+  EXPECT_EQ(granted(0), 0);
+  EXPECT_EQ(granted(-1), 0);
+  sizes.total_q = 255;
+  EXPECT_EQ(granted(kMany), 0);
+  sizes.total_q = 256;
+  for (const char* text : {"extend/e4m3_row/d256/g4/page16/bf16",
+                           "extend/e4m3_row/d128/g4/page16/bf16/mask=custom"}) {
+    EXPECT_FALSE(
+        ChooseExtend(engine, *ParseSpec(text), sizes, kMany).images.has_value())
+        << text;
+  }
 }
 
 TEST(Images, RefuseALaunchWithoutAWorkspace) {

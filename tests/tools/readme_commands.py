@@ -71,6 +71,8 @@ COMMANDS = (
             program="kernels/c_api.h"),
     Command("kvforge_decode_workspace_bytes(kernel, &grid, &bytes);",
             program="kernels/c_api.h"),
+    Command("kvforge_choose_extend(engine, spec, &sizes, granted, &on_images, &bytes);",
+            program="kernels/c_api.h"),
     Command("kvforge_prepare_extend_on_images(engine, spec, &kernel);",
             program="kernels/c_api.h"),
     Command("kvforge_extend_workspace_bytes(kernel, &sizes, &bytes);",
