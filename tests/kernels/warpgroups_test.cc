@@ -166,6 +166,11 @@ TEST(Warpgroups, KeepToWindowMaskAndSoftcap) {
   ExpectCaseRight(options, 0, 1);
 }
 
+// Keys 128 to 255 are a tile that tokens 25 on see wholly.
+TEST(Warpgroups, MaskTilesThatAreWhollySeenByTheLastRowsAlone) {
+  ExpectCaseRight(Options("e4m3_row", {70}, {300}), 0, 1);
+}
+
 // Pages that divide no tile, one token a page, and a group that divides no
 // block of rows.
 TEST(Warpgroups, TakeAnyPageAndGroup) {
