@@ -240,6 +240,8 @@ def main():
     make_folder(root, build, folder)
     environment = dict(os.environ, CUDA_VISIBLE_DEVICES="",
                        KVFORGE_CACHE_DIR=str(build / "test-kernels"))
+    # Reports of GoogleTest binaries that a command runs are none of this run's.
+    environment.pop("GTEST_OUTPUT", None)
 
     def shell(line):
         done = subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=folder,
