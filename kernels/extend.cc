@@ -74,36 +74,31 @@ absl::StatusOr<Passes> PlanPasses(const PreparedKernel& kernel,
         " are supported; pass what all sequences together have at most"));
   }
   const int64_t tile_bytes = images.TileBytes(params.args.num_kv_heads);
+  const int64_t at_once = std::max<int64_t>(needed, 1) * tile_bytes;
+  const int64_t state_bytes = images.StateBytes(row_blocks);
+  const int64_t least =
+      kCounterBytes + std::min(at_once, state_bytes + tile_bytes);
   const auto address = reinterpret_cast<uintptr_t>(params.workspace);
-  int64_t least = kCounterBytes + tile_bytes;
-  if (address != 0 && address % kCounterBytes == 0 &&
-      params.workspace_bytes >= least) {
-    Passes passes;
-    const int64_t bytes = params.workspace_bytes - kCounterBytes;
-    passes.tiles = bytes / tile_bytes;
-    if (passes.tiles < needed) {
-      passes.state_bytes = images.StateBytes(row_blocks);
-      passes.tiles = (bytes - passes.state_bytes) / tile_bytes;
-      least += passes.state_bytes;
-    }
-    if (params.workspace_bytes >= least) {
-      passes.tiles = std::min<int64_t>(passes.tiles, INT32_MAX);
-      if (passes.state_bytes > 0) {
-        passes.count = (needed + passes.tiles - 1) / passes.tiles;
-      }
-      return passes;
-    }
+  if (address == 0 || address % kCounterBytes != 0 ||
+      params.workspace_bytes < least) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "extend: the workspace of ", kernel.spec().Text(), " in tile ",
+        kernel.tile().Text(), " is ",
+        address == 0 ? std::string("null")
+                     : absl::StrCat(params.workspace_bytes, " bytes, ",
+                                    address % kCounterBytes,
+                                    " past a multiple of ", kCounterBytes),
+        "; supported are ", least,
+        " bytes or more at such a multiple; allocate "
+        "the bytes that the size query gives, or prepare a tile without "
+        "images"));
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "extend: the workspace of ", kernel.spec().Text(), " in tile ",
-      kernel.tile().Text(), " is ",
-      address == 0 ? std::string("null")
-                   : absl::StrCat(params.workspace_bytes, " bytes, ",
-                                  address % kCounterBytes,
-                                  " past a multiple of ", kCounterBytes),
-      "; supported are ", least,
-      " bytes or more at such a multiple; allocate "
-      "the bytes that the size query gives, or prepare a tile without images"));
+  const int64_t bytes = params.workspace_bytes - kCounterBytes;
+  if (bytes >= at_once) {
+    return Passes{std::min<int64_t>(bytes / tile_bytes, INT32_MAX)};
+  }
+  const int64_t tiles = (bytes - state_bytes) / tile_bytes;
+  return Passes{tiles, (needed + tiles - 1) / tiles, state_bytes};
 }
 
 // Two launches a pass: images, then attention to them.
@@ -115,7 +110,9 @@ absl::Status RunOnImages(const PreparedKernel& kernel,
   ExtendArgs args = {checked};
   char* workspace = static_cast<char*>(params.workspace);
   args.next_item = reinterpret_cast<unsigned*>(workspace);
-  args.states = reinterpret_cast<float*>(workspace + kCounterBytes);
+  if (passes.count > 1) {
+    args.states = reinterpret_cast<float*>(workspace + kCounterBytes);
+  }
   args.images = reinterpret_cast<unsigned char*>(workspace + kCounterBytes +
                                                  passes.state_bytes);
   args.image_tiles = static_cast<int>(passes.tiles);

@@ -23,7 +23,7 @@ RULES = {
 }
 # CUDA's and NVRTC's own headers, which a machine without them lacks.
 NEVER = re.compile(r"cuda|nvrtc|cublas|cudnn", re.IGNORECASE)
-# What may not be left out: the compiler's public face is plain data.
+# What kernels/ may include of the compiler: its plain data and public face.
 PLAIN = ["compiler/compiler.h", "compiler/formats/", "compiler/spec/", "compiler/target/",
          "compiler/tile/"]
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.MULTILINE)

@@ -16,7 +16,7 @@ namespace {
 TEST(MicroCompile, ForEveryServedGpu) {
   const auto compiler = NvrtcCompiler::Open(Knobs());
   if (absl::IsUnavailable(compiler.status())) {
-    GTEST_SKIP() << compiler.status();
+    GTEST_SKIP() << "micro-kernels were not compiled: " << compiler.status();
   }
   ASSERT_TRUE(compiler.ok()) << compiler.status();
   std::vector<NvrtcHeader> headers;

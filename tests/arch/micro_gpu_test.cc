@@ -23,18 +23,20 @@ class MicroGpu : public ::testing::TestWithParam<MicroCase> {
  protected:
   void SetUp() override {
     auto device = Device::Open(0);
-    if (absl::IsUnavailable(device.status())) GTEST_SKIP() << device.status();
+    if (absl::IsUnavailable(device.status()))
+      GTEST_SKIP() << "a micro-kernel did not run: " << device.status();
     ASSERT_TRUE(device.ok()) << device.status();
     device_ = *device;
     auto compiler = NvrtcCompiler::Open(Knobs());
     if (absl::IsUnavailable(compiler.status())) {
-      GTEST_SKIP() << compiler.status();
+      GTEST_SKIP() << "a micro-kernel did not run: " << compiler.status();
     }
     ASSERT_TRUE(compiler.ok()) << compiler.status();
     compiler_ = *std::move(compiler);
     if (device_->compute_capability() < GetParam().min_compute_capability ||
         device_->compute_capability() > GetParam().max_compute_capability) {
-      GTEST_SKIP() << device_->name() << " has no such instruction";
+      GTEST_SKIP() << "a micro-kernel did not run: " << device_->name()
+                   << " has no such instruction";
     }
   }
 

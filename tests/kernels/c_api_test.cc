@@ -486,6 +486,11 @@ TEST(CApi, ExtendOnImagesGivesWhatExtendGives) {
   for (size_t i = 0; i < on_images.size(); ++i) {
     ASSERT_NEAR(on_images[i], problem.out[i], 2e-3) << i;
   }
+  // Extend is told of them.
+  problem.attention.kv_tokens = -1;
+  EXPECT_EQ(kvforge_run_extend(images.get(), &problem.attention, nullptr),
+            KVFORGE_INVALID_ARGUMENT);
+  EXPECT_THAT(kvforge_last_error(), HasSubstr("kv_tokens = -1; 0 to"));
   int32_t chosen = -1;
   KVFORGE_EXPECT_C_OK(kvforge_choose_extend(engine.get(), spec.c_str(), &sizes,
                                             0, &chosen, &bytes));

@@ -117,20 +117,20 @@ PointFacts CompilePoint(const CompiledPoint& point) {
 }
 
 // What a kernel in a tile of warpgroups is: bytes as the model says, registers
-// as the launch leaves them, no spills. False where there is no NVRTC.
-bool ExpectWarpgroupFacts(const KernelSpec& spec, const Tile& tile,
-                          const GpuTarget& gpu) {
+// as the launch leaves them, no spills. kUnavailable where nothing compiles.
+absl::Status ExpectWarpgroupFacts(const KernelSpec& spec, const Tile& tile,
+                                  const GpuTarget& gpu) {
   const auto entry = TestEngine().Compile(spec, tile, gpu, "cuda");
-  if (absl::IsUnavailable(entry.status())) return false;
+  if (absl::IsUnavailable(entry.status())) return entry.status();
   const std::string name = absl::StrCat(spec.Text(), " ", tile.Text());
   EXPECT_TRUE(entry.ok()) << name << ": " << entry.status();
-  if (!entry.ok()) return true;
+  if (!entry.ok()) return absl::OkStatus();
   const LaunchFacts& facts = (*entry)->facts;
   EXPECT_EQ(facts.dynamic_shared_bytes, SharedBytes(spec, tile)) << name;
   EXPECT_EQ(facts.block_threads, 384) << name;
   EXPECT_EQ(facts.registers, 65536 / 384 / 8 * 8) << name;
   EXPECT_EQ(facts.local_bytes, 0) << name;
-  return true;
+  return absl::OkStatus();
 }
 
 // Every kernel that has a tile of warpgroups.
@@ -145,8 +145,11 @@ TEST(CompiledFacts, TilesOfWarpgroupsMeetTheModelAndDoNotSpill) {
       for (const bool images : {false, true}) {
         const auto choice = SelectWarpgroupTile(*spec, gpu, images);
         if (!choice.ok()) continue;
-        if (!ExpectWarpgroupFacts(*spec, choice->tile, gpu)) {
-          GTEST_SKIP() << "tiles of warpgroups were not compiled: no NVRTC";
+        if (const absl::Status compiled_here =
+                ExpectWarpgroupFacts(*spec, choice->tile, gpu);
+            !compiled_here.ok()) {
+          GTEST_SKIP() << "tiles of warpgroups were not compiled: "
+                       << compiled_here;
         }
         ++compiled;
       }
@@ -188,8 +191,11 @@ TEST(CompiledFacts, FeaturesOnWarpgroupsDoNotSpill) {
         continue;
       }
       ASSERT_TRUE(choice.ok()) << choice.status();
-      if (!ExpectWarpgroupFacts(*spec, choice->tile, gpu)) {
-        GTEST_SKIP() << "features on warpgroups were not compiled: no NVRTC";
+      if (const absl::Status compiled =
+              ExpectWarpgroupFacts(*spec, choice->tile, gpu);
+          !compiled.ok()) {
+        GTEST_SKIP() << "features on warpgroups were not compiled: "
+                     << compiled;
       }
     }
   }
@@ -211,8 +217,10 @@ TEST(CompiledFacts, Fp8MeetsTheModelAndDoesNotSpill) {
     for (const TileCandidate& candidate : TileLadder(*spec, gpu)) {
       ASSERT_EQ(candidate.refused, "") << features;
       EXPECT_EQ(candidate.shared_bytes, SharedBytes(*spec, candidate.tile));
-      if (!ExpectWarpgroupFacts(*spec, candidate.tile, gpu)) {
-        GTEST_SKIP() << "compute=fp8 was not compiled: no NVRTC";
+      if (const absl::Status compiled =
+              ExpectWarpgroupFacts(*spec, candidate.tile, gpu);
+          !compiled.ok()) {
+        GTEST_SKIP() << "compute=fp8 was not compiled: " << compiled;
       }
     }
   }

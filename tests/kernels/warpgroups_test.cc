@@ -197,7 +197,7 @@ TEST(Images, ThatAreNotThereMakeRowsNan) {
   Bench bench(Generated(Options("e4m3_row", {5, 5}, {100, 300})), 0);
   const auto kernel = OnImages(bench);
   if (absl::IsResourceExhausted(kernel.status())) {
-    GTEST_SKIP() << kernel.status();
+    GTEST_SKIP() << "extend on images did not run: " << kernel.status();
   }
   ASSERT_TRUE(kernel.ok()) << kernel.status();
   if (ListingSpecs()) return;
@@ -227,7 +227,7 @@ TEST(Images, OfAPassAtATime) {
   Bench bench(Generated(Options("e4m3_row", {5}, {900})), 0);
   const auto kernel = OnImages(bench);
   if (absl::IsResourceExhausted(kernel.status())) {
-    GTEST_SKIP() << kernel.status();
+    GTEST_SKIP() << "extend on images did not run: " << kernel.status();
   }
   ASSERT_TRUE(kernel.ok()) << kernel.status();
   if (ListingSpecs()) return;
@@ -326,7 +326,7 @@ TEST(Images, RefuseALaunchWithoutAWorkspace) {
   Bench bench(Generated(Options("e4m3_row", {5}, {100})), 0);
   const auto kernel = OnImages(bench);
   if (absl::IsResourceExhausted(kernel.status())) {
-    GTEST_SKIP() << kernel.status();
+    GTEST_SKIP() << "extend on images did not run: " << kernel.status();
   }
   ASSERT_TRUE(kernel.ok()) << kernel.status();
   if (ListingSpecs()) return;

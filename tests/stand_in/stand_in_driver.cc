@@ -21,6 +21,8 @@ namespace {
 
 constexpr size_t kMemoryBytes = size_t{8} << 30;  // of a device
 constexpr size_t kAlignment = 256;
+constexpr int kVersion = 13000;  // CUDA 13.0
+constexpr int kComputeCapability[kStandInDevices] = {90, 80};
 
 struct Buffer {
   int device;
@@ -87,7 +89,7 @@ KVFORGE_EXPORT int cuInit(unsigned) {
 }
 KVFORGE_EXPORT int cuDriverGetVersion(int* version) {
   KVFORGE_CALL(cuDriverGetVersion)
-  *version = stand_in_settings.version;
+  *version = kVersion;
   return 0;
 }
 KVFORGE_EXPORT int cuGetErrorName(int, const char** text) {
@@ -117,7 +119,7 @@ KVFORGE_EXPORT int cuDeviceGetName(char* name, int name_bytes, CuDevice) {
 KVFORGE_EXPORT int cuDeviceGetAttribute(int* value, int attribute,
                                         CuDevice device) {
   KVFORGE_CALL(cuDeviceGetAttribute)
-  const int capability = stand_in_settings.compute_capability[device];
+  const int capability = kComputeCapability[device];
   // CUdevice_attribute, of an H200 and of an A100.
   const bool hopper = capability >= 90;
   const std::map<int, int> values = {

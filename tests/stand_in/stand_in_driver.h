@@ -11,8 +11,6 @@ inline constexpr int kStandInDevices = 2;
 
 // Set by tests while no call is under way.
 struct StandInSettings {
-  int version = 13000;
-  int compute_capability[kStandInDevices] = {90, 80};
   // The call of this exported name, or of any where it is "*", returns
   // `result` once `skipped` such calls have gone by; null: none does.
   const char* failing = nullptr;
