@@ -100,24 +100,26 @@ int KeyCodesBytes(const KernelSpec& spec, int keys, int unit) {
                  unit);
 }
 
-// Row terms of a slot of `keys` keys: scales, four runs of a fourth of the keys
-// and a pad; of V then a factor for each 16 keys.
-int KeyTermsBytes(const KernelSpec& spec, int keys) {
-  return spec.k_format->RowScaleBytes() * (keys + 16);
+// Row terms of a slot of a tile's keys: scales, four runs of a fourth of the
+// keys and a pad; of V then a factor for each 16 keys, in images three.
+int KeyTermsBytes(const KernelSpec& spec, const Tile& tile) {
+  return spec.k_format->RowScaleBytes() * (tile.block_n + 16);
 }
-int ValueTermsBytes(const KernelSpec& spec, int keys) {
-  const int planes = spec.v_format->RowScaleBytes() * (keys + 16);
-  return planes == 0 ? 0 : planes + RoundUp(keys / 16 * 4, 16);
+int ValueTermsBytes(const KernelSpec& spec, const Tile& tile) {
+  const int planes = spec.v_format->RowScaleBytes() * (tile.block_n + 16);
+  const int factors = RoundUp(tile.block_n / 16 * 4, 16);
+  return planes == 0 ? 0 : planes + (tile.images ? 3 : 1) * factors;
 }
 
 // Slots of images, 128 bytes for 64 channels of a key, and of row terms, alike
-// for K and V; q; barriers. Raw places as asynchronous copies fill them, or
-// items of work and their barriers where images come from a workspace.
+// for K and V; q; barriers. Raw places as asynchronous copies fill them; where
+// images come from a workspace two items of work instead, each with its q, a
+// factor a row, and barriers.
 int WarpgroupBytes(const KernelSpec& spec, const Tile& tile) {
   const int channels = std::max(spec.head_dim, spec.v_head_dim);
   const int image = channels / 64 * tile.block_n * 128;
-  const int key_terms = KeyTermsBytes(spec, tile.block_n);
-  const int value_terms = ValueTermsBytes(spec, tile.block_n);
+  const int key_terms = KeyTermsBytes(spec, tile);
+  const int value_terms = ValueTermsBytes(spec, tile);
   const int terms =
       tile.images ? key_terms + value_terms : std::max(key_terms, value_terms);
   const int raw = tile.block_n *
@@ -126,9 +128,9 @@ int WarpgroupBytes(const KernelSpec& spec, const Tile& tile) {
                            RowPitch(spec.v_format->CodeBytes(spec.v_head_dim)) +
                                SideScaleBytes(*spec.v_format, spec.v_head_dim));
   constexpr int kRawPlaces = 3;
-  constexpr int kItemBytes = 2 * (2 * 8 + 32);
-  return QueryBytes(spec, tile) + tile.stages * (image + terms + 2 * 8) +
-         (tile.images ? kItemBytes : kRawPlaces * raw);
+  const int item = QueryBytes(spec, tile) + 3 * 8 + 48 + 4 * tile.block_m;
+  return tile.stages * (image + terms + 2 * 8) +
+         (tile.images ? 2 * item : QueryBytes(spec, tile) + kRawPlaces * raw);
 }
 
 // compute=fp8: a slot of K's codes and, rows of it being channels, one of V's;
@@ -290,8 +292,8 @@ int DecodeHeadsPerBlock(const KernelSpec& spec, const Tile& tile) {
 
 int64_t ImageSlotBytes(const KernelSpec& spec, const Tile& tile) {
   return RoundUp(tile.block_n * (spec.head_dim + spec.v_head_dim) * 2 +
-                     KeyTermsBytes(spec, tile.block_n) +
-                     ValueTermsBytes(spec, tile.block_n),
+                     KeyTermsBytes(spec, tile) +
+                     ValueTermsBytes(spec, tile),
                  128);
 }
 

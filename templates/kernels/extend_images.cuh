@@ -8,8 +8,9 @@
 //                  is left, the longest first where masks are causal. Rows
 //                  whose tiles go on in the next pass leave their state there
 //
-//   block  two consumer warpgroups, then one whose first warp takes the items
-//          and copies images (kernels/extend/ring.cuh); none of it converts
+//   block  two consumer warpgroups, then one of which a warp copies images, one
+//          takes the next item and two load its queries
+//          (kernels/extend/ring.cuh); none of it converts
 //
 // Rows of which a tile is behind the last pass become NaN.
 //
@@ -42,14 +43,20 @@ struct ExtendItem {
   int begin;  // the first tile's first key
   int tiles;
   int first_image;  // of the first tile, in the workspace
+  int q_start;      // of the sequence, as its lengths
+  int q_len;
+  int kv_len;
 
   static __device__ __forceinline__ ExtendItem Read(u32 shared) {
     const U32x4 rows = arch::LoadShared<U32x4>(shared);
     const U32x4 keys = arch::LoadShared<U32x4>(shared + 16);
-    return {static_cast<int>(rows.v[0]), static_cast<int>(rows.v[1]),
-            static_cast<int>(rows.v[2]), rows.v[3],
-            static_cast<int>(keys.v[0]), static_cast<int>(keys.v[1]),
-            static_cast<int>(keys.v[2]), static_cast<int>(keys.v[3])};
+    const U32x4 lengths = arch::LoadShared<U32x4>(shared + 32);
+    return {static_cast<int>(rows.v[0]),    static_cast<int>(rows.v[1]),
+            static_cast<int>(rows.v[2]),    rows.v[3],
+            static_cast<int>(keys.v[0]),    static_cast<int>(keys.v[1]),
+            static_cast<int>(keys.v[2]),    static_cast<int>(keys.v[3]),
+            static_cast<int>(lengths.v[0]), static_cast<int>(lengths.v[1]),
+            static_cast<int>(lengths.v[2])};
   }
   __device__ __forceinline__ void Write(u32 shared) const {
     arch::StoreShared(shared,
@@ -59,6 +66,12 @@ struct ExtendItem {
         shared + 16,
         U32x4{{static_cast<u32>(state), static_cast<u32>(begin),
                static_cast<u32>(tiles), static_cast<u32>(first_image)}});
+    arch::StoreShared(shared + 32,
+                      U32x4{{static_cast<u32>(q_start), static_cast<u32>(q_len),
+                             static_cast<u32>(kv_len), 0}});
+  }
+  __device__ __forceinline__ ops::Sequence Of(const AttentionArgs& args) const {
+    return ops::Sequence(args, batch, kv_head, q_start, q_len, kv_len);
   }
 
   // Sets what this pass does; false if that is nothing. All lanes.
@@ -149,8 +162,8 @@ struct PassedState {
   }
 };
 
-// The warp that hands out items and copies images.
-struct ImageFeeder {
+// The warp that copies the images of items.
+struct ImageCopier {
   const ExtendArgs& args;
   const ExtendRing& ring;
   int lane;
@@ -172,40 +185,17 @@ struct ImageFeeder {
     arch::MbarrierArrive(filled);
   }
 
-  // The next item that has rows, and work in this pass.
-  __device__ __forceinline__ ExtendItem NextItem() {
-    const i64 tiles = args.batch > 0 ? FirstTile(args, args.batch) : 0;
-    for (;;) {
-      u32 number = 0;
-      if (lane == 0) number = arch::AddGlobal(args.next_item, 1u);
-      number = arch::ShuffleFrom(number, 0);
-      const i64 tile = tiles - 1 - number / args.num_kv_heads;
-      if (tile < 0) return {-1};
-      const TileOfBatch found = FindTile(args, tile, lane);
-      if (found.batch < 0) continue;
-      const int kv_head = static_cast<int>(number % args.num_kv_heads);
-      const ops::Sequence sequence(args, found.batch, kv_head);
-      const i64 row0 = static_cast<i64>(found.tile) * spec::kBlockM;
-      if (row0 >= static_cast<i64>(sequence.q_len) * spec::kGroup) continue;
-      ExtendItem item = {found.batch, kv_head, static_cast<int>(row0)};
-      item.state = static_cast<int>(tile * args.num_kv_heads + kv_head);
-      if (item.Enter(args, sequence, lane)) return item;
-    }
-  }
-
-  __device__ __forceinline__ void Feed() {
+  __device__ __forceinline__ void Copy() {
     ExtendRing::Slot slot;
     ExtendRing::ItemPlace place;
 #pragma unroll 1
-    for (;;) {
-      const ExtendItem item = NextItem();
-      ring.WaitUntilFree(place);
-      if (lane == 0) item.Write(ring.Item(place));
-      arch::WarpSync();
-      if (lane == 0) arch::MbarrierArrive(ring.Filled(place));
-      place.Next();
+    for (;; place.Next()) {
+      arch::MbarrierWait(ring.Filled(place), place.Phase());
+      const ExtendItem item = ExtendItem::Read(ring.Item(place));
       if (item.batch < 0) return;
+      arch::WarpSync();
       if (lane == 0) {
+        arch::MbarrierArrive(ring.Free(place));
 #pragma unroll 1
         for (int tile = 0; tile < item.tiles; ++tile) {
           const ImageSlot from(args, item.first_image + tile, item.kv_head);
@@ -220,6 +210,103 @@ struct ImageFeeder {
   }
 };
 
+// Hands out items to the block. One warp.
+struct ItemTaker {
+  const ExtendArgs& args;
+  const ExtendRing& ring;
+  int lane;
+
+  // The next item that has rows, and work in this pass.
+  __device__ __forceinline__ ExtendItem Next() {
+    const i64 tiles = args.batch > 0 ? FirstTile(args, args.batch) : 0;
+    for (;;) {
+      u32 number = 0;
+      if (lane == 0) number = arch::AddGlobal(args.next_item, 1u);
+      number = arch::ShuffleFrom(number, 0);
+      const i64 tile = tiles - 1 - number / args.num_kv_heads;
+      if (tile < 0) return {-1};
+      const TileOfBatch found = FindTile(args, tile, lane);
+      if (found.batch < 0) continue;
+      const int kv_head = static_cast<int>(number % args.num_kv_heads);
+      const ops::Sequence sequence(args, found.batch, kv_head);
+      const i64 row0 = static_cast<i64>(found.tile) * spec::kBlockM;
+      if (row0 >= static_cast<i64>(sequence.q_len) * spec::kGroup) continue;
+      ExtendItem item = {found.batch, kv_head, static_cast<int>(row0)};
+      item.q_start = sequence.q_start;
+      item.q_len = sequence.q_len;
+      item.kv_len = sequence.kv_len;
+      item.state = static_cast<int>(tile * args.num_kv_heads + kv_head);
+      if (item.Enter(args, sequence, lane)) return item;
+    }
+  }
+  __device__ __forceinline__ void Take() {
+    ExtendRing::ItemPlace place;
+#pragma unroll 1
+    for (;; place.Next()) {
+      const ExtendItem item = Next();
+      ring.WaitUntilFree(place);
+      if (lane == 0) item.Write(ring.Item(place));
+      arch::WarpSync();
+      if (lane == 0) arch::MbarrierArrive(ring.Filled(place));
+      if (item.batch < 0) return;
+    }
+  }
+};
+
+// Sets a thread's rows, whose queries were loaded. `factors`: of all rows.
+__device__ __forceinline__ void TakeRows(const ExtendArgs& args,
+                                         const ExtendItem& item, u32 factors,
+                                         int warp, int lane,
+                                         ExtendState& state) {
+  const int first = warp * ExtendShape::kWarpRows + lane / 4;
+  const float uniform = arch::Abs(spec::ScoreUniform(args, item.kv_head));
+  state.first_row = item.row0 + first;
+#pragma unroll
+  for (int i = 0; i < ExtendState::kRows; ++i) {
+    state.SetUniform(i, arch::LoadShared<float>(factors + 4 * (first + 8 * i)),
+                     uniform);
+    state.q_sum[i] = 0;
+  }
+  ClearState(state);
+}
+
+// A warp that loads queries of the items.
+struct QueryLoader {
+  const ExtendArgs& args;
+  const ExtendRing& ring;
+  int loader;  // 0 .. kLoaders / 32 - 1
+  int lane;
+
+  __device__ __forceinline__ void Load() {
+    ExtendRing::ItemPlace place;
+#pragma unroll 1
+    for (;; place.Next()) {
+      // Items come to a place whose queries are done with.
+      arch::MbarrierWait(ring.Filled(place), place.Phase());
+      const ExtendItem item = ExtendItem::Read(ring.Item(place));
+      if (item.batch < 0) return;
+      const ops::Sequence sequence = item.Of(args);
+      const bool flips = FlipsQueries(args, item.kv_head);
+#pragma unroll 1
+      for (int rows = 8 * loader; rows < spec::kBlockM;
+           rows += 8 * (ExtendRing::kLoaders / 32)) {
+        // Anew: no register holds the places of a row's words.
+        const int row_lane = Anew(lane);
+        const int row = rows + row_lane / 4;
+        const QueryFacts facts =
+            LoadQueryRow<QueryImages>(args, sequence, item.row0, row, flips,
+                                      true, row_lane, ring.Query(place));
+        if (row_lane % 4 == 0) {
+          arch::StoreShared(ring.Item(place) + ExtendRing::kFactors + 4 * row,
+                            arch::Bits(facts.inverse));
+        }
+      }
+      arch::AsyncFence();
+      arch::MbarrierArrive(ring.Loaded(place));
+    }
+  }
+};
+
 __device__ __forceinline__ void AttendItems(const ExtendArgs& args) {
   const int warp = arch::ThreadIndex() / 32;
   const int lane = arch::ThreadIndex() % 32;
@@ -229,8 +316,14 @@ __device__ __forceinline__ void AttendItems(const ExtendArgs& args) {
   if (warp >= spec::kWarps) {
     arch::LowerRegisters<kFeederRegisters>();
     if (warp == spec::kWarps) {
-      ImageFeeder feeder = {args, ring, lane};
-      feeder.Feed();
+      ImageCopier copier = {args, ring, lane};
+      copier.Copy();
+    } else if (warp == spec::kWarps + 1) {
+      ItemTaker taker = {args, ring, lane};
+      taker.Take();
+    } else {
+      QueryLoader loader = {args, ring, warp - spec::kWarps - 2, lane};
+      loader.Load();
     }
     return;
   }
@@ -243,18 +336,15 @@ __device__ __forceinline__ void AttendItems(const ExtendArgs& args) {
     arch::MbarrierWait(ring.Filled(place), place.Phase());
     const ExtendItem item = ExtendItem::Read(ring.Item(place));
     if (item.batch < 0) break;
-    const ops::Sequence sequence(args, item.batch, item.kv_head);
+    const ops::Sequence sequence = item.Of(args);
     ExtendWork work(sequence, item.row0);
     work.begin = item.begin;
     work.tiles = item.tiles;
-    Consumer consumer = {args,     sequence, work,      ring,
-                         warp / 4, lane,     first_slot};
-    // The products of the item before have read its queries.
-    arch::NamedSync(kConsumerBarrier + warp / 4, ExtendRing::kGroupThreads);
-    LoadQueries<QueryImages>(args, sequence, item.row0, warp, lane,
-                             ring.shared + ExtendRing::kQuery, consumer.state);
-    arch::AsyncFence();
-    arch::NamedSync(kConsumerBarrier + warp / 4, ExtendRing::kGroupThreads);
+    Consumer consumer = {args,     sequence, work,       ring,
+                         warp / 4, lane,     first_slot, ring.Query(place)};
+    arch::MbarrierWait(ring.Loaded(place), place.Phase());
+    TakeRows(args, item, ring.Item(place) + ExtendRing::kFactors, warp, lane,
+             consumer.state);
     if ((item.flags & ExtendItem::kGoesOn) != 0) {
       PassedState(args, item).Load(consumer.state);
     }
@@ -274,8 +364,9 @@ __device__ __forceinline__ void AttendItems(const ExtendArgs& args) {
           row.sum = arch::FromBits(0x7fc00000u);
         }
       }
-      const ops::Sequence written(args, again.batch, again.kv_head);
-      WriteRows(args, written, warp, lane, consumer.state);
+      const ops::Sequence written = again.Of(args);
+      // Anew: no register holds channels of the output from item to item.
+      WriteRows(args, written, warp, Anew(lane), consumer.state);
     }
     arch::MbarrierArrive(ring.Free(place));
     place.Next();

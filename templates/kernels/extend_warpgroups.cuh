@@ -41,9 +41,10 @@ __device__ __forceinline__ void ExtendRows(const AttentionArgs& args, int batch,
   arch::RaiseRegisters<kConsumerRegisters>();
   const ops::Sequence sequence(args, batch, kv_head);
   const ExtendWork work(sequence, row0);
-  Consumer consumer = {args, sequence, work, ring, warp / 4, lane, 0};
-  LoadQueries<QueryImages>(args, sequence, row0, warp, lane,
-                           ring.shared + ExtendRing::kQuery, consumer.state);
+  const u32 query = ring.shared + ExtendRing::kQuery;
+  Consumer consumer = {args, sequence, work, ring, warp / 4, lane, 0, query};
+  LoadQueries<QueryImages>(args, sequence, row0, warp, lane, query,
+                           consumer.state);
   arch::AsyncFence();
   arch::NamedSync(kConsumerBarrier + warp / 4, ExtendRing::kGroupThreads);
   if (warp / 4 == 1) Consumer::PassTurn(1);

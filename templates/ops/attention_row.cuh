@@ -28,6 +28,15 @@ struct Sequence {
         table(args.page_table + b * args.page_table_stride) {
     if (kv_len < 0) kv_len = 0;
   }
+  // The same, its lengths known.
+  __device__ __forceinline__ Sequence(const AttentionArgs& args, int b, int h,
+                                      int start, int q, int kv)
+      : batch(b),
+        kv_head(h),
+        q_start(start),
+        q_len(q),
+        kv_len(kv),
+        table(args.page_table + b * args.page_table_stride) {}
 };
 
 template <int kGroup>

@@ -89,6 +89,13 @@ __device__ __forceinline__ PowerOfTwo Normalizer(float amax) {
   return {arch::FromBits(field << 23), arch::FromBits((254u - field) << 23)};
 }
 
+// The same for a row that many are to share a unit with: a row stays as it is
+// whose largest magnitude f16 holds well, with all that counts beside it.
+__device__ __forceinline__ PowerOfTwo NormalizerOfWild(float amax) {
+  if (amax >= 0x1p-8f && amax < 0x1p15f) return {1.0f, 1.0f};
+  return Normalizer(amax);
+}
+
 // Largest magnitude of a row from those of the channels of each of the four
 // lanes t = 0..3 that share it.
 __device__ __forceinline__ float RowAmax(float amax) {

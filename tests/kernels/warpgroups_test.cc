@@ -98,13 +98,17 @@ TEST(Warpgroups, MultiplyTheRestOfHeavyWeights) {
 
 // Scores that grow from tile to tile raise the references of every row.
 TEST(Warpgroups, RaiseReferencesFromTileToTile) {
-  CaseOptions options = Options("e4m3_row", {20}, {500});
-  options.k = [](int64_t token, int, int d) {
-    return d == 0 ? static_cast<float>(token) / 8 : 0.25f;
-  };
-  options.q = [](int64_t, int, int d) { return d == 0 ? 16.0f : 1.0f; };
-  options.sm_scale = 1;
-  ExpectCaseRight(options, 0, 1);
+  for (const DType type : {DType::kBf16, DType::kF32}) {
+    CaseOptions options = Options("e4m3_row", {20}, {500});
+    options.query_type = options.out_type = type;
+    options.k = [](int64_t token, int, int d) {
+      return d == 0 ? static_cast<float>(token) / 8 : 0.25f;
+    };
+    // The second part of an f32 holds what bf16 does not.
+    options.q = [](int64_t, int, int d) { return d == 0 ? 16.03f : 1.0f; };
+    options.sm_scale = 1;
+    ExpectCaseRight(options, 0, 1);
+  }
 }
 
 // Scores that grow for the rows of one token alone, and fall for the others.
@@ -129,6 +133,43 @@ TEST(Warpgroups, RaiseReferencesForGrowingValues) {
                       static_cast<int>(token / 16 + token % 2 * 8) - 16);
   };
   ExpectCaseRight(options, 0, 1);
+}
+
+// Scales of V that lie far apart within 16 keys, under scores that leave those
+// of the smallest the weight: folded into V's images up to a spread of 2^16.
+TEST(Warpgroups, KeepScalesOfVThatLieFarApart) {
+  for (const int octaves : {1, 2}) {  // from key to key
+    CaseOptions options = Options("e4m3_row", {20}, {400});
+    options.out_type = DType::kF32;
+    options.v = [=](int64_t token, int head, int d) {
+      return std::ldexp(1.0f + static_cast<float>((token + head + d) % 5) / 8,
+                        static_cast<int>(token % 16) * octaves - 8);
+    };
+    options.k = [=](int64_t token, int, int d) {
+      return d == 0 ? static_cast<float>(15 - token % 16) * octaves : 0.25f;
+    };
+    options.q = [](int64_t, int, int d) { return d == 0 ? 1.0f : 0.125f; };
+    options.sm_scale = 1;
+    ExpectCaseRight(options, 0, 1);
+  }
+}
+
+// Rows of q that f16 holds as they are, beside those that it does not.
+TEST(Warpgroups, TakeQueriesOfAnySize) {
+  for (const DType type : {DType::kBf16, DType::kF32}) {
+    CaseOptions options = Options("e4m3_row", {40}, {400});
+    options.query_type = options.out_type = type;
+    options.q = [](int64_t token, int head, int d) {
+      return std::ldexp(1.0f + static_cast<float>((token + head + d) % 7) / 8,
+                        static_cast<int>(token * 7 % 48) - 30) *
+             ((token + d) % 3 == 0 ? -1.0f : 1.0f);
+    };
+    options.k = [](int64_t token, int head, int d) {
+      return std::ldexp(static_cast<float>((token * 5 + head + d * 3) % 9) - 4,
+                        -12);
+    };
+    ExpectCaseRight(options, 0, 1);
+  }
 }
 
 TEST(Warpgroups, TakeANegativeScale) {

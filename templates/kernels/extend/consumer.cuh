@@ -56,6 +56,25 @@ struct SlotTerms {
       int n, int t, ops::RowTerms (&to)[2][2]) const {
     Load<VSide>(values, n, t, to);
   }
+  // The factors of weights of four groups of 16 keys whose images hold the rest
+  // of them, from `group` on, a multiple of 4.
+  struct Units {
+    float log2[4] = {0, 0, 0, 0};  // NaN: the image holds nothing of it
+    float inverse[4] = {1, 1, 1, 1};
+  };
+  __device__ __forceinline__ Units LoadUnits(int group) const {
+    const u32 place = values + ExtendRing::kScalesBytes + 4 * group;
+    const U32x4 log2 = arch::LoadShared<U32x4>(place + ExtendRing::kTopsBytes);
+    const U32x4 inverse =
+        arch::LoadShared<U32x4>(place + 2 * ExtendRing::kTopsBytes);
+    Units units;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      units.log2[i] = arch::FromBits(log2.v[i]);
+      units.inverse[i] = arch::FromBits(inverse.v[i]);
+    }
+    return units;
+  }
   // The largest factor of a weight.
   __device__ __forceinline__ float LargestValue() const {
     const u32 tops = values + ExtendRing::kScalesBytes;
@@ -88,10 +107,7 @@ struct Consumer {
   static constexpr int kStepTiles = Shape::kStepKeys / 8;
   static constexpr int kDepthSteps = ExtendRing::kKeys / 16;
 
-  // Whether weights can be worked out without looking for the largest score
-  // first.
-  static constexpr bool kOnePass = spec::kImages && Shape::kUniformInUnit &&
-                                   !Shape::kPicked && !Shape::kTwoPartWeights;
+  static constexpr bool kOnePass = Shape::kOnePass;
 
   const AttentionArgs& args;
   const ops::Sequence& sequence;
@@ -100,9 +116,11 @@ struct Consumer {
   int warpgroup;
   int lane;
   u32 first_slot;  // of the ring: the first tile's K
+  u32 query;       // its images
   ExtendState state;
   float s[ExtendRing::kKeys / 8][4];
   u32 weights[kDepthSteps][4];
+  bool wild;  // some row's unit is not 1 (kUniformInTerms)
   // Terms of the next tile's first keys, read ahead of its dots (kOnePass).
   static constexpr int kAhead = ExtendRing::kKeys / 32;
   ops::RowTerms ahead[kAhead][2][2];
@@ -112,11 +130,10 @@ struct Consumer {
   __device__ __forceinline__ void AskForScores(ExtendRing::Slot slot) {
 #pragma unroll
     for (int part = 0; part < Shape::kQueryParts; ++part) {
-      // Anew: no register holds it from tile to tile.
-      const u64 q = arch::SharedMatrix(
-          Anew(QueryImages::Image(ring.shared + ExtendRing::kQuery, part,
-                                  warpgroup)),
-          16, 1024);
+      // Of a shuffle the compiler knows that all lanes have the same.
+      const u32 image =
+          arch::ShuffleFrom(QueryImages::Image(query, part, warpgroup), 0);
+      const u64 q = arch::SharedMatrix(image, 16, 1024);
       const u64 k = arch::SharedMatrix(ring.Image(slot), 16, 1024);
 #pragma unroll
       for (int step = 0; step < spec::kHeadDim / 16; ++step) {
@@ -148,33 +165,64 @@ struct Consumer {
     }
   }
 
-  // Dots to weights by the references as they are, in one pass. False if some
-  // weight of the warpgroup could pass its range: the dots are lost then.
-  __device__ __forceinline__ bool WeighAtOnce(int tile, SlotTerms terms) {
-    // A thread's p of a row add up to no more than this, so that of equal
-    // scores none fails. The product with the factors is less than f16 holds.
-    constexpr float kMostP = ExtendRing::kKeys / 4;
-    constexpr float kMostFactor = 0x1.ffp10f;
-    static_assert(kMostP <= 32);
-    bool fails = false;
-    if constexpr (spec::kValueWeightScaled) {
-      const float largest = terms.LargestValue();
+  // s = q K^T of the warp's rows alone, by warp products out of the images.
+  __device__ __forceinline__ void WorkOutDots(ExtendRing::Slot slot) {
+    const int g = Anew(lane) / 4;
+    const int t = lane % 4;
+    const int row = arch::ThreadIndex() / 32 % 4 * 16 + g;
+    // Word t of a step's first 8 channels, or of its last 8, of a line.
+    const auto word = [&](u32 image, int half_bytes, int line, int step,
+                          int pair) {
+      const int unit = (step % 4 * 2 + pair) ^ (line % 8);
+      return arch::LoadShared<u32>(image + step / 4 * half_bytes +
+                                   line * ExtendRing::kLineBytes + unit * 16 +
+                                   4 * t);
+    };
 #pragma unroll
-      for (int i = 0; i < ExtendState::kRows; ++i) {
-        fails |= !(largest * state.softmax[i].gain <= kMostFactor);
+    for (int n = 0; n < ExtendRing::kKeys / 8; ++n) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) s[n][c] = 0;
+    }
+#pragma unroll 1
+    for (int part = 0; part < Shape::kQueryParts; ++part) {
+      const u32 q = QueryImages::Image(query, part, warpgroup);
+#pragma unroll 1
+      for (int step = 0; step < spec::kHeadDim / 16; ++step) {
+        u32 a[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          a[i] = word(q, QueryImages::kHalfBytes, row + i % 2 * 8, step, i / 2);
+        }
+#pragma unroll
+        for (int n = 0; n < ExtendRing::kKeys / 8; ++n) {
+          u32 b[2];
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            b[i] = word(ring.Image(slot), ExtendRing::kHalfBytes, 8 * n + g,
+                        step, i);
+          }
+          spec::ScoreOperand::Mma(s[n], a, b);
+        }
       }
     }
-    float sum[ExtendState::kRows] = {};  // of p in the unit of weights
+  }
+
+  // Dots to weights by the references as they are, in one pass. False if some
+  // weight of the warp could pass its range, or images of the tile do not fold
+  // V's factors: the dots are lost then.
+  __device__ __forceinline__ bool WeighAtOnce(SlotTerms terms) {
+    // A thread's weights of a row add up to no more than this, so that of equal
+    // scores none fails and all fit f16. The other keeps sums in f32's range.
+    constexpr float kMostWeights = 0x1p15f;
+    constexpr float kMostP = 0x1p100f;
+    float weights_sum[ExtendState::kRows] = {};
+    float p_sum[ExtendState::kRows] = {};  // in the unit of unfolded weights
+    SlotTerms::Units units;
     constexpr int kTiles = ExtendRing::kKeys / 8;
+    static_assert(ops::kGroupKeys == 16);
 #pragma unroll
     for (int n = 0; n < kTiles; n += 2) {
-      // Half of the keys is time enough for the product under way.
-      if (n == kTiles / 2) {
-        arch::WgmmaWait<0>(state.out[0]);
-        ReleaseValues(tile);
-      }
       ops::RowTerms k_terms[2][2];
-      ops::RowTerms v_terms[2][2];
       if (n / 2 < kAhead) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -183,37 +231,45 @@ struct Consumer {
       } else {
         terms.LoadKeyTerms(n, lane % 4, k_terms);
       }
-      terms.LoadValueTerms(n, lane % 4, v_terms);
+      if constexpr (Shape::kFoldsValues) {
+        if (n % 8 == 0) units = terms.LoadUnits(n / 2);
+      }
 #pragma unroll
-      for (int k = 0; k < 2; ++k) {
+      for (int i = 0; i < ExtendState::kRows; ++i) {
+        const float reference = state.softmax[i].ref2 - units.log2[n / 2 % 4];
+        float sum[2];
 #pragma unroll
-        for (int i = 0; i < ExtendState::kRows; ++i) {
+        for (int k = 0; k < 2; ++k) {
           float p[2];
 #pragma unroll
           for (int j = 0; j < 2; ++j) {
             float& x = s[n + k][2 * i + j];
-            const float score =
-                spec::ScoreMap(x, 1.0f, k_terms[k][j].scale, 0.0f, 0.0f);
-            p[j] = arch::Exp2(
-                arch::Fma(score, state.Unit2(i), -state.softmax[i].ref2));
-            x = spec::ValueWeight(p[j], v_terms[k][j].scale);
+            // ScoreMap is a product, of the dot and what it makes of 1.
+            const float term =
+                spec::ScoreMap(1.0f, 1.0f, k_terms[k][j].scale, 0.0f, 0.0f);
+            p[j] = Shape::kUniformInTerms
+                       ? arch::Exp2(arch::Fma(x, term, -reference))
+                       : arch::Exp2(
+                             arch::Fma(x * term, state.Unit2(i), -reference));
+            x = p[j];
           }
-          sum[i] += p[0] + p[1];
+          sum[k] = p[0] + p[1];
         }
+        sum[0] += sum[1];
+        weights_sum[i] += sum[0];
+        p_sum[i] = arch::Fma(sum[0], units.inverse[n / 2 % 4], p_sum[i]);
       }
     }
+    bool fails = false;
 #pragma unroll
     for (int i = 0; i < ExtendState::kRows; ++i) {
-      sum[i] *= state.softmax[i].InverseGain();
-      fails |= !(sum[i] <= kMostP);
+      p_sum[i] *= state.softmax[i].InverseGain();
+      fails |= !(weights_sum[i] <= kMostWeights && p_sum[i] <= kMostP);
     }
-    if (arch::NamedAny(kConsumerBarrier + warpgroup, ExtendRing::kGroupThreads,
-                       fails)) {
-      return false;
-    }
+    if (arch::WarpAny(fails)) return false;
 #pragma unroll
     for (int i = 0; i < ExtendState::kRows; ++i) {
-      state.softmax[i].sum += sum[i];
+      state.softmax[i].sum += p_sum[i];
     }
     return true;
   }
@@ -295,14 +351,11 @@ struct Consumer {
     bool failed = false;
     if constexpr (kOnePass) {
       // A first tile has no references yet.
-      if (tile > 0 && !masked) {
-        weighed = WeighAtOnce(tile, terms);
+      if (tile > 0 && !masked && !wild) {
+        weighed = WeighAtOnce(terms);
         if (!weighed) {
           failed = true;
-          arch::WgmmaBegin();
-          AskForScores(keys);
-          arch::WgmmaCommit();
-          arch::WgmmaWait<0>(s, state.out[0]);
+          WorkOutDots(keys);
         }
       }
     }
@@ -311,7 +364,7 @@ struct Consumer {
     }
     arch::MbarrierArrive(ring.Free(keys));
     arch::WgmmaWait<0>(state.out[0]);
-    if (!weighed && !failed) ReleaseValues(tile);
+    ReleaseValues(tile);
     if (raised) ScaleOutput(factor, state);
 #pragma unroll
     for (int n = 0; n < ExtendRing::kKeys / 8; n += 2) {
@@ -364,6 +417,13 @@ struct Consumer {
   // and weighed while that is under way.
   __device__ __forceinline__ void Attend() {
     if (work.tiles == 0) return;
+    wild = false;
+    if constexpr (Shape::kUniformInTerms) {
+#pragma unroll
+      for (int i = 0; i < ExtendState::kRows; ++i) wild |= state.Unit2(i) != 1;
+      wild = arch::NamedAny(kConsumerBarrier + warpgroup,
+                            ExtendRing::kGroupThreads, wild);
+    }
     ExtendRing::Slot keys = {first_slot};
     arch::MbarrierWait(ring.Filled(keys), keys.Phase());
     WaitForTurn(warpgroup);

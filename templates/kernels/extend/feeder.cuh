@@ -61,7 +61,7 @@ struct Feeder {
     for (int group = warp; group < ExtendShape::kGroups; group += 4) {
       ConvertGroup<Side, kDim, kInOrder>(
           ring.Raw<ops::KeyGroup<Side, kDim>>(raw, group),
-          group * ops::kGroupKeys,
+          group * ops::kGroupKeys, 1.0f,
           SharedImage{ring.Image(slot), ring.Terms(slot)}, lane);
     }
     arch::AsyncFence();

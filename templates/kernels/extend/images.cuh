@@ -210,11 +210,13 @@ struct ImageMaker {
     const int first_key = group.group * ops::kGroupKeys;
     if (group.values) {
       ConvertGroup<VSide, spec::kValueDim, true>(
-          ops::PlaceAt<ExtendShape::VGroup>(place), first_key,
+          ops::PlaceAt<ExtendShape::VGroup>(place), first_key, 1.0f,
           GlobalImage{slot.Image<true>(), slot.Terms<true>()}, lane);
     } else {
+      const float uniform =
+          arch::Abs(spec::ScoreUniform(args, group.kv_head)) * ops::kLog2E;
       ConvertGroup<KSide, spec::kHeadDim, false>(
-          ops::PlaceAt<ExtendShape::KGroup>(place), first_key,
+          ops::PlaceAt<ExtendShape::KGroup>(place), first_key, uniform,
           GlobalImage{slot.Image<false>(), slot.Terms<false>()}, lane);
     }
   }

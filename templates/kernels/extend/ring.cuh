@@ -10,13 +10,16 @@
 //           (arch/wgmma_matrix.cuh)
 //   terms   scales of the keys: those of the columns that lane t of a consumer
 //           holds, keys 8 n + 2 t and the next for all n, lie together. Of V
-//           then, for each 16 keys, the largest factor of a weight
+//           then, for each 16 keys, the largest factor of a weight; from a
+//           workspace also its logarithm in base 2 and one over it, where it is
+//           the factor of all (kernels/extend/convert.cuh)
 //
 // Slots are a ring; each has a barrier that ends a phase when it is filled, and
 // one when it is free. Where the feeders make the images themselves they copy
 // codes to raw places first, each warp its own groups of 16 keys. Where they
 // copy images from a workspace (kImages) a block takes one item of work after
-// the other, and these are a ring as well.
+// the other, and these are a ring as well: one of the feeders' warps copies
+// images, one takes items and two load an item's queries.
 #ifndef KVFORGE_TEMPLATES_KERNELS_EXTEND_RING_CUH_
 #define KVFORGE_TEMPLATES_KERNELS_EXTEND_RING_CUH_
 
@@ -29,6 +32,7 @@ struct ExtendRing {
   static constexpr int kGroupThreads = 128;  // of a warpgroup
   static constexpr int kConsumers = spec::kWarps * 32;
   static constexpr int kThreads = kConsumers + kGroupThreads;
+  static constexpr int kLoaders = kGroupThreads / 2;  // of an item's queries
   static_assert(kConsumers == 2 * kGroupThreads && spec::kBlockM == 128);
 
   static constexpr int kKeys = spec::kBlockN;
@@ -41,8 +45,10 @@ struct ExtendRing {
   static constexpr int kLaneBytes = kKeys + 16;
   static constexpr int kScalesBytes = 4 * kLaneBytes;
   static constexpr int kKeyTermsBytes = KSide::kRowScale ? kScalesBytes : 0;
+  static constexpr int kTopsBytes = (4 * Shape::kGroups + 15) / 16 * 16;
   static constexpr int kValueTermsBytes =
-      VSide::kRowScale ? kScalesBytes + (4 * Shape::kGroups + 15) / 16 * 16 : 0;
+      VSide::kRowScale ? kScalesBytes + (spec::kImages ? 3 : 1) * kTopsBytes
+                       : 0;
   static_assert(!KSide::kRowMinimum && !VSide::kRowMinimum);
   // Images come with the terms of both sides in K's slot.
   static constexpr int kTermsBytes =
@@ -57,13 +63,18 @@ struct ExtendRing {
                                                     : Shape::VGroup::kBytes;
   static constexpr int kRawBytes = Shape::kGroups * kRawGroupBytes;
 
+  // Items of work under way, and their queries.
+  static constexpr int kItems = spec::kImages ? 2 : 0;
+  static constexpr int kQueries = spec::kImages ? kItems : 1;
   static constexpr int kQuery = kSlots * kImageBytes;
-  static constexpr int kTerms = kQuery + Shape::kQueryBytes;
+  static constexpr int kTerms = kQuery + kQueries * Shape::kQueryBytes;
   static constexpr int kRaw = kTerms + kSlots * kTermsBytes;
   static constexpr int kBarriers = kRaw + kRaws * kRawBytes;
-  static constexpr int kItems = spec::kImages ? 2 : 0;
-  static constexpr int kItem = kBarriers + 8 * (2 * kSlots + 2 * kItems);
-  static constexpr int kItemBytes = 32;
+  static constexpr int kItem = kBarriers + 8 * (2 * kSlots + 3 * kItems);
+  // What it is, then an f32 for each row: one over what its query was
+  // multiplied by.
+  static constexpr int kFactors = 48;
+  static constexpr int kItemBytes = kFactors + 4 * spec::kBlockM;
   static constexpr int kSharedBytes = kItem + kItems * kItemBytes;
   static_assert(spec::kHeadDim % 64 == 0 && spec::kValueDim % 64 == 0);
   static_assert(kImageBytes % 1024 == 0 && Shape::kQueryBytes % 1024 == 0);
@@ -96,6 +107,9 @@ struct ExtendRing {
   __device__ __forceinline__ u32 Item(ItemPlace item) const {
     return shared + kItem + item.Index() * kItemBytes;
   }
+  __device__ __forceinline__ u32 Query(ItemPlace item) const {
+    return shared + kQuery + item.Index() * Shape::kQueryBytes;
+  }
   __device__ __forceinline__ u32 Filled(Slot slot) const {
     return shared + kBarriers + 8 * slot.Index();
   }
@@ -107,6 +121,10 @@ struct ExtendRing {
   }
   __device__ __forceinline__ u32 Free(ItemPlace item) const {
     return shared + kBarriers + 8 * (2 * kSlots + kItems + item.Index());
+  }
+  // That the item's queries are there.
+  __device__ __forceinline__ u32 Loaded(ItemPlace item) const {
+    return shared + kBarriers + 8 * (2 * kSlots + 2 * kItems + item.Index());
   }
   // Waits until what the place held in its last round is given back.
   template <class AnyPlace>
@@ -124,7 +142,8 @@ struct ExtendRing {
     ItemPlace item;
     for (int i = 0; i < kItems; ++i, item.Next()) {
       arch::MbarrierInit(Filled(item), 1);
-      arch::MbarrierInit(Free(item), kConsumers);
+      arch::MbarrierInit(Free(item), kConsumers + 1);  // who copies images
+      arch::MbarrierInit(Loaded(item), kLoaders);
     }
   }
 };

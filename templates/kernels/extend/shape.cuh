@@ -44,6 +44,15 @@ struct ExtendShape {
   // Whether a row's uniform factor is left out of its scores, where nothing
   // follows it, and is their unit instead.
   static constexpr bool kUniformInUnit = spec::kUniformLast && !ops::kScoreBias;
+  // Whether weights can be worked out without looking for the largest score
+  // first.
+  static constexpr bool kOnePass =
+      spec::kImages && kUniformInUnit && !kPicked && !kTwoPartWeights;
+  // K's row terms in images take in the uniform factor, in base 2: a row's unit
+  // is then what its query was multiplied by, and nearly always 1.
+  static constexpr bool kUniformInTerms = kOnePass && KSide::kRowScale;
+  // V's images take in the factors of weights.
+  static constexpr bool kFoldsValues = kOnePass && spec::kValueWeightScaled;
   // Keys whose scores a warp holds at once: fewer where the output and the
   // query take most of the registers, the sooner if features take some.
   static constexpr bool kFeatures = kPicked || ops::kScoreBias;
@@ -91,11 +100,13 @@ struct ExtendState {
   __device__ __forceinline__ float Unit2(int i) const {
     return Shape::kUniformInUnit ? uniform[i] : ops::kLog2E;
   }
-  // Sets what all scores of row i are multiplied by, not below 0. As a unit it
-  // is not 0: a hidden key's score is -inf.
-  __device__ __forceinline__ void SetUniform(int i, float factor) {
-    uniform[i] = factor;
-    if constexpr (Shape::kUniformInUnit) {
+  // Sets what all scores of row i are multiplied by, not below 0: `factor` of
+  // the row and `shared` by all. As a unit it is not 0: a hidden key's score is
+  // -inf.
+  __device__ __forceinline__ void SetUniform(int i, float factor,
+                                             float shared) {
+    uniform[i] = Shape::kUniformInTerms ? factor : factor * shared;
+    if constexpr (Shape::kUniformInUnit && !Shape::kUniformInTerms) {
       uniform[i] *= ops::kLog2E;
       if (uniform[i] == 0) uniform[i] = 0x1p-149f;
     }
