@@ -31,10 +31,11 @@ bool SetStride(int64_t stride, int64_t size, unsigned long long& to) {
          (stride > 0 && stride <= kMaxStride && stride % kStrideUnit == 0);
 }
 
-// Boxes of the codes of one side; nullopt where tensor copies cannot read them.
+// Boxes of the codes of one side, of `box_heads` kv heads; nullopt where tensor
+// copies cannot read them.
 std::optional<TensorBox> BoxOfCodes(const KernelSpec& spec,
                                     const CacheView& view, int code_bytes,
-                                    int num_kv_heads) {
+                                    int num_kv_heads, unsigned box_heads) {
   const int line = LineBytes(code_bytes);
   if (line == 0 || view.code_bytes < kStrideUnit) return std::nullopt;
   const unsigned lines = code_bytes / line;
@@ -44,7 +45,7 @@ std::optional<TensorBox> BoxOfCodes(const KernelSpec& spec,
       .base = view.codes.base,
       .sizes = {static_cast<unsigned>(line), page_size, lines, heads,
                 kAnyPages},
-      .box = {static_cast<unsigned>(line), kGroupKeys, lines, 1, 1},
+      .box = {static_cast<unsigned>(line), kGroupKeys, lines, box_heads, 1},
       .swizzle_bytes = line == 128 || line == 64 ? line : 0};
   if (!SetStride(view.codes.slot_stride, page_size, box.strides[0]) ||
       !SetStride(line, lines, box.strides[1]) ||
@@ -55,14 +56,11 @@ std::optional<TensorBox> BoxOfCodes(const KernelSpec& spec,
   return box;
 }
 
-// Of its row scales, for `heads` kv heads at a time.
-std::optional<TensorBox> BoxOfRowScales(const KernelSpec& spec,
-                                        const KvFormat& format,
-                                        const CacheView& view, int num_kv_heads,
-                                        unsigned heads) {
-  constexpr unsigned kBytes = 4;  // of a scale
-  const StridedBytes& plane = view.row_scale;
-  if (format.RowScaleBytes() != kBytes || spec.sparse_block > 0 ||
+// Of scales, `bytes` a key, for `heads` kv heads at a time.
+std::optional<TensorBox> BoxOfScales(const KernelSpec& spec,
+                                     const StridedBytes& plane, int bytes,
+                                     int num_kv_heads, unsigned heads) {
+  if ((bytes != 4 && bytes != 8) || spec.sparse_block > 0 ||
       reinterpret_cast<uintptr_t>(plane.base) % kStrideUnit != 0) {
     return std::nullopt;
   }
@@ -73,18 +71,18 @@ std::optional<TensorBox> BoxOfRowScales(const KernelSpec& spec,
   // What a copy writes starts at a multiple of 128 bytes, and so do its
   // neighbours in the stage.
   if (plane.head_stride <= plane.slot_stride) {
-    box.sizes[0] = kBytes * all_heads;
+    box.sizes[0] = bytes * all_heads;
     box.sizes[1] = page_size;
-    box.box[0] = kBytes * heads;
+    box.box[0] = bytes * heads;
     box.box[1] = kGroupKeys;
-    fits = heads >= 4 && plane.head_stride == kBytes &&
+    fits = bytes * heads % kStrideUnit == 0 && plane.head_stride == bytes &&
            SetStride(plane.slot_stride, page_size, box.strides[0]);
   } else {
-    box.sizes[0] = kBytes * page_size;
+    box.sizes[0] = bytes * page_size;
     box.sizes[1] = all_heads;
-    box.box[0] = kBytes * kGroupKeys;
+    box.box[0] = bytes * kGroupKeys;
     box.box[1] = heads;
-    fits = heads >= 2 && plane.slot_stride == kBytes &&
+    fits = heads >= 2 && plane.slot_stride == bytes &&
            SetStride(plane.head_stride, all_heads, box.strides[0]);
   }
   for (int i = 2; i < 4; ++i) {
@@ -109,29 +107,39 @@ absl::Status MakeKeyMaps(const PreparedKernel& decode, const DecodeArgs& args,
     return absl::OkStatus();
   }
   const unsigned heads = 1u << args.heads_per_block_log2;
-  const struct {
-    int bit;
-    std::optional<TensorBox> box;
-    TensorMap* map;
-  } sides[] = {
-      {kBoxesOfK,
-       BoxOfCodes(spec, args.k, spec.k_format->CodeBytes(spec.head_dim),
-                  args.num_kv_heads),
-       &facts.k_map},
-      {kBoxesOfV,
-       BoxOfCodes(spec, args.v, spec.v_format->CodeBytes(spec.v_head_dim),
-                  args.num_kv_heads),
-       &facts.v_map},
-      {kBoxesOfKScales,
-       BoxOfRowScales(spec, *spec.k_format, args.k, args.num_kv_heads, heads),
-       &facts.k_scale_map},
-      {kBoxesOfVScales,
-       BoxOfRowScales(spec, *spec.v_format, args.v, args.num_kv_heads, heads),
-       &facts.v_scale_map}};
-  for (const auto& [bit, box, map] : sides) {
-    if (!box) continue;
-    RETURN_IF_ERROR(decode.EncodeMap(*box, *map));
-    facts.boxes |= bit;
+  const unsigned code_heads = spec.sparse_block > 0 ? 1 : heads;
+  struct Side {
+    const CacheView& view;
+    const KvFormat& format;
+    int dim;
+    int boxes[3];  // bits: of codes, of row scales, of block scales
+    TensorMap* maps[3];
+  };
+  const Side sides[] = {
+      {args.k,
+       *spec.k_format,
+       spec.head_dim,
+       {kBoxesOfK, kBoxesOfKScales, kBoxesOfKBlocks},
+       {&facts.k_map, &facts.k_scale_map, &facts.k_block_map}},
+      {args.v,
+       *spec.v_format,
+       spec.v_head_dim,
+       {kBoxesOfV, kBoxesOfVScales, kBoxesOfVBlocks},
+       {&facts.v_map, &facts.v_scale_map, &facts.v_block_map}}};
+  for (const Side& side : sides) {
+    const std::optional<TensorBox> boxes[] = {
+        BoxOfCodes(spec, side.view, side.format.CodeBytes(side.dim),
+                   args.num_kv_heads, code_heads),
+        BoxOfScales(spec, side.view.row_scale, side.format.RowScaleBytes(),
+                    args.num_kv_heads, heads),
+        BoxOfScales(spec, side.view.block_scale,
+                    side.format.BlockScaleBytes(side.dim), args.num_kv_heads,
+                    heads)};
+    for (int i = 0; i < 3; ++i) {
+      if (!boxes[i]) continue;
+      RETURN_IF_ERROR(decode.EncodeMap(*boxes[i], *side.maps[i]));
+      facts.boxes |= side.boxes[i];
+    }
   }
   return absl::OkStatus();
 }
@@ -143,6 +151,9 @@ void SetKeyMaps(const ViewFacts& facts, DecodeArgs& args) {
   args.v_map = facts.v_map;
   args.k_scale_map = facts.k_scale_map;
   args.v_scale_map = facts.v_scale_map;
+  if ((facts.boxes & (kBoxesOfKBlocks | kBoxesOfVBlocks)) == 0) return;
+  args.k_block_map = facts.k_block_map;
+  args.v_block_map = facts.v_block_map;
 }
 
 }  // namespace kvforge

@@ -1,4 +1,4 @@
-// Tensor maps of a paged cache's codes and row scales, which decode's tensor
+// Tensor maps of a paged cache's codes and scales, which decode's tensor
 // copies read in boxes of 16 slots of one page.
 #ifndef KVFORGE_KERNELS_KEY_MAPS_H_
 #define KVFORGE_KERNELS_KEY_MAPS_H_

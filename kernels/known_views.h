@@ -34,7 +34,7 @@ struct ViewFacts {
   int k_code_bytes = 0, k_block_scale_bytes = 0;
   int v_code_bytes = 0, v_block_scale_bytes = 0;
   int boxes = 0;  // DecodeArgs::boxes; which of the maps there are
-  TensorMap k_map, v_map, k_scale_map, v_scale_map;
+  TensorMap k_map, v_map, k_scale_map, v_scale_map, k_block_map, v_block_map;
 };
 
 // Thread safe.

@@ -44,6 +44,8 @@ inline constexpr int kBoxesOfK = 1;
 inline constexpr int kBoxesOfV = 2;
 inline constexpr int kBoxesOfKScales = 4;  // row scales
 inline constexpr int kBoxesOfVScales = 8;
+inline constexpr int kBoxesOfKBlocks = 16;  // block scales
+inline constexpr int kBoxesOfVBlocks = 32;
 
 struct DecodeArgs : AttentionArgs {
   // A block attends to 2^heads_per_block_log2 neighbouring kv heads at a time;
@@ -54,16 +56,18 @@ struct DecodeArgs : AttentionArgs {
   float* partials;
   // One counter a block, 0 before and after the launch.
   unsigned* arrivals;
-  // Read where `boxes` says so. Codes as rows of lines (ops/key_tile.cuh):
-  // [page, kv head, line, slot, byte], a box of 16 slots of one kv head. Row
-  // scales: [page, 1, 1, slot, kv head] f32, or where the slots are closer
-  // together [page, 1, 1, kv head, slot]; a box of 16 slots and the kv heads of
-  // a block.
+  // Read where `boxes` says so; a box is of 16 slots and the kv heads of a
+  // block (with a selection codes of one head). Codes as rows of lines
+  // (ops/key_tile.cuh): [page, kv head, line, slot, byte]. Scales, of rows or
+  // of the blocks of a row: [page, 1, 1, slot, kv head], or where the slots are
+  // closer together [page, 1, 1, kv head, slot].
   int boxes;
   TensorMap k_map;
   TensorMap v_map;
   TensorMap k_scale_map;
   TensorMap v_scale_map;
+  TensorMap k_block_map;
+  TensorMap v_block_map;
 };
 
 // Extend that attends to images in a workspace (kernels/extend_images.cuh): two

@@ -127,6 +127,12 @@ __device__ __forceinline__ void Prepare(const DecodeArgs& args,
     if ((args.boxes & kBoxesOfVScales) != 0) {
       arch::PrefetchMap(args.v_scale_map);
     }
+    if ((args.boxes & kBoxesOfKBlocks) != 0) {
+      arch::PrefetchMap(args.k_block_map);
+    }
+    if ((args.boxes & kBoxesOfVBlocks) != 0) {
+      arch::PrefetchMap(args.v_block_map);
+    }
   }
 }
 

@@ -97,10 +97,9 @@ struct KeyRun {
     if constexpr (Side::kBlockInOperand) {
       const int channel = run * Order::kRunChannels + t * Order::kLaneChannels +
                           part * kChannels;
-      LoadSharedBytes<kScales>(group.block_scales +
-                                   key * Group::kBlockScalePitch +
-                                   channel / Side::kBlock,
-                               scale_codes);
+      LoadSharedBytes<kScales>(
+          group.block_scales + key * group.block_pitch + channel / Side::kBlock,
+          scale_codes);
     }
   }
   // A pair of the scale of block `block` of the part. Two are converted at
@@ -172,9 +171,9 @@ struct ValueRun {
           words[k]);
       if constexpr (Side::kBlockInOperand) {
         const int channel = (run * 8 + g) * Order::kLaneChannels;
-        scale_codes[k] = arch::LoadShared<u8>(group.block_scales +
-                                              key * Group::kBlockScalePitch +
-                                              channel / Side::kBlock);
+        scale_codes[k] =
+            arch::LoadShared<u8>(group.block_scales + key * group.block_pitch +
+                                 channel / Side::kBlock);
       }
     }
     if constexpr (Side::kBlockInOperand) {

@@ -89,7 +89,8 @@ struct GroupPlace {
   u32 codes;
   u32 row_scales;
   u32 block_scales;
-  u32 row_pitch;  // bytes between the row scales of neighbouring keys
+  u32 row_pitch;    // bytes between the row scales of neighbouring keys
+  u32 block_pitch;  // likewise of their block scales
 };
 
 // Of a group whose scales follow its codes.
@@ -97,7 +98,7 @@ template <class Group>
 __device__ __forceinline__ GroupPlace PlaceAt(u32 group) {
   const u32 row_scales = group + Group::kCodesBytes;
   return {group, row_scales, row_scales + Group::kBlockScales,
-          Group::kRowScaleBytes};
+          Group::kRowScaleBytes, Group::kBlockScalePitch};
 }
 
 // What a key's row is multiplied by and what is added to it; 1 and 0 where the
@@ -148,9 +149,8 @@ inline constexpr bool kBlockFactors =
 template <class Side, int kDim>
 __device__ __forceinline__ float LoadBlockFactor(GroupPlace group, int key,
                                                  int block) {
-  using Group = KeyGroup<Side, kDim>;
   return Side::BlockFactor(arch::LoadShared<u8>(
-      group.block_scales + key * Group::kBlockScalePitch + block));
+      group.block_scales + key * group.block_pitch + block));
 }
 
 // The pages that a warp's next group lies in: lane l holds the page of key

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/tile/memory_model.h"
 #include "kernels/extend.h"
 #include "kernels/merge.h"
 #include "tests/kernels/test_engine.h"
@@ -156,8 +157,11 @@ TEST(DecodeGrid, OfAnyShapeTakesEveryStepOfUnevenSequences) {
 
 // Kv heads that a block attends to together share copies of their row scales,
 // with slots or heads inside; alone, and in parts, each warp has its own.
-TEST(DecodeGrid, OfManyHeadsReadsTheirScalesTogether) {
+class DecodeGridFormats : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(DecodeGridFormats, OfManyHeadsReadTheirScalesTogether) {
   CaseOptions options = Small({1, 1, 2, 1}, {100, 33, 7, 16});
+  options.format = GetParam();
   options.head_dim = 128;
   options.num_kv_heads = 8;
   options.num_q_heads = 16;
@@ -167,7 +171,8 @@ TEST(DecodeGrid, OfManyHeadsReadsTheirScalesTogether) {
     Bench bench(problem, layout);
     bench.Store();
     const auto kernel = bench.Decoder();
-    for (int heads : {1, 2, 4, 8}) {
+    const int most = DecodeHeadsPerBlock(kernel->spec(), kernel->tile());
+    for (int heads = 1; heads <= most; heads *= 2) {
       for (int blocks : {1, 6}) {
         SCOPED_TRACE(absl::StrCat(bench.layout.name, ", ", blocks,
                                   " blocks of ", heads, " kv heads"));
@@ -181,6 +186,12 @@ TEST(DecodeGrid, OfManyHeadsReadsTheirScalesTogether) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(All, DecodeGridFormats,
+                         ::testing::Values("e4m3_row", "nvfp4_row", "bf16"),
+                         [](const auto& info) {
+                           return std::string(info.param);
+                         });
 
 TEST(Case24, PaddedRowOfABatch) {
   Bench bench(Generated(Small({1, 1, 1, 1}, {0, 40, 3, 17})));

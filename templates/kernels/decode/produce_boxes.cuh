@@ -1,9 +1,9 @@
 // Decode's producers where the GPU has tensor copies: one instruction copies
-// the codes of a piece, a box of 16 slots of one page and kv head, and one the
-// row scales of the unit's heads for 16 slots. Lane w of a producer looks after
-// the piece of consumer warp w. What tensor copies cannot read (args.boxes)
-// comes by asynchronous copies of all lanes; so do groups that are not read
-// whole, whose other rows must be zeros.
+// the codes of the unit's heads, a box of 16 slots of one page, and one each
+// their row scales and their block scales. Lane w of a producer looks after the
+// piece of consumer warp w. What tensor copies cannot read (args.boxes) comes
+// by asynchronous copies of all lanes; so do groups that are not read whole,
+// whose other rows must be zeros.
 #ifndef KVFORGE_TEMPLATES_KERNELS_DECODE_PRODUCE_BOXES_CUH_
 #define KVFORGE_TEMPLATES_KERNELS_DECODE_PRODUCE_BOXES_CUH_
 
@@ -12,11 +12,24 @@
 
 namespace kvforge::kernels {
 
-// Whether a side's row scales, too, can come by tensor copies: a box of 16
-// slots of the unit's heads, which share their pages.
+// Whether a side's row scales, too, can come by tensor copies.
 template <class Side>
 inline constexpr bool kBoxesOfScales =
     Side::kRowScale && !Side::kRowMinimum && spec::kSparseBlock == 0;
+
+// Starts the copy of scales of 16 slots from `slot` on, kBytes a key, of the
+// unit's heads from `head` on, which share their page. One thread.
+template <u32 kBytes>
+__device__ __forceinline__ void CopyScaleBox(const ScaleOrder<kBytes>& order,
+                                             const TensorMap& map, int slot,
+                                             int head, int page, int shift,
+                                             u32 to, u32 filled) {
+  const int at[5] = {
+      static_cast<int>(kBytes) * (order.heads_inside ? head : slot),
+      order.heads_inside ? slot : head, 0, 0, page};
+  arch::ExpectBytes(filled, order.kPieceBytes << shift);
+  arch::TensorCopy(to, map, at, filled);
+}
 
 // What one lane knows of its warp's piece of a step.
 struct PieceKeys {
@@ -43,28 +56,31 @@ __device__ __forceinline__ void ProduceBoxes(const DecodeArgs& args,
   const CacheView view = ViewOf(args, values);
   const TensorMap& map = values ? args.v_map : args.k_map;
   const TensorMap& scale_map = values ? args.v_scale_map : args.k_scale_map;
+  const TensorMap& block_map = values ? args.v_block_map : args.k_block_map;
   const bool boxes = (args.boxes & (values ? kBoxesOfV : kBoxesOfK)) != 0;
   const bool scale_boxes =
       (args.boxes & (values ? kBoxesOfVScales : kBoxesOfKScales)) != 0;
-  const RowScaleOrder<Group> order(args, split, values);
+  const bool block_boxes =
+      (args.boxes & (values ? kBoxesOfVBlocks : kBoxesOfKBlocks)) != 0;
+  const ScaleOrders<Group> orders(args, split, values);
   const SideOfStages<Group> stages(shared, values);
   const auto place = [&](int stage, int warp) {
-    return stages.Piece(stage, warp, order.Offset(split, warp), order.pitch);
+    return stages.Piece(stage, warp, ScalePlace::Of(orders, split, warp));
   };
   const bool narrow_blocks =
       kNarrowBlocks && view.block_scale_bytes >= kBlockBytes;
+  constexpr bool kBoxesOfBlocks = kNarrowBlocks && spec::kSparseBlock == 0;
   // Runs of heads whose scales are copied at once.
   const int shift = spec::kSparseBlock > 0 ? 0 : split.shift;
   ops::NarrowRows<Side::kRowMinimum ? 8 : 4, 4> row_scales;
   ops::NarrowRows<kBlockBytes, kBlockBytes> block_scales;
   if constexpr (Side::kRowScale) {
-    row_scales.Start(view.row_scale, shift, order.head_pitch, order.pitch,
-                     lane);
+    row_scales.Start(view.row_scale, shift, orders.rows.head_pitch,
+                     orders.rows.pitch, lane);
   }
   if constexpr (kNarrowBlocks) {
-    block_scales.Start(view.block_scale, shift,
-                       Group::kScaleBytes - Group::kBlockScales,
-                       Group::kBlockScalePitch, lane);
+    block_scales.Start(view.block_scale, shift, orders.blocks.head_pitch,
+                       orders.blocks.pitch, lane);
   }
   const int part = lane >> split.shift;
   int turn = producer;  // steps until this producer's next
@@ -128,28 +144,35 @@ __device__ __forceinline__ void ProduceBoxes(const DecodeArgs& args,
       }
       const bool full = mine.valid == 0xffffu;
       const bool whole = boxes && full;
-      if (whole) {
+      // Heads share their page, and copies, but where each has a selection.
+      const bool leads = shift == 0 || split.Head(lane) == 0;
+      if (whole && leads) {
         const int at[5] = {0, key % spec::kPageSize, 0, mine.head, mine.page};
-        arch::ExpectBytes(filled, Group::kCodesBytes);
+        arch::ExpectBytes(filled, Group::kCodesBytes << shift);
         arch::TensorCopy(place(stage.index, lane).codes, map, at, filled);
       }
       bool copies_rows = Side::kRowScale && mine.valid != 0;
       if constexpr (kBoxesOfScales<Side>) {
         if (scale_boxes && full) {
           copies_rows = false;
-          // The first head's lane, for all heads of the part.
-          if (split.Head(lane) == 0) {
-            const int slot = key % spec::kPageSize;
-            const int at[5] = {4 * (order.heads_inside ? mine.head : slot),
-                               order.heads_inside ? slot : mine.head, 0, 0,
-                               mine.page};
-            arch::ExpectBytes(filled, Group::kBlockScales << split.shift);
-            arch::TensorCopy(place(stage.index, lane).row_scales, scale_map, at,
-                             filled);
+          if (leads) {
+            CopyScaleBox(orders.rows, scale_map, key % spec::kPageSize,
+                         mine.head, mine.page, shift,
+                         place(stage.index, lane).row_scales, filled);
           }
         }
       }
-      const bool copies_blocks = narrow_blocks && mine.valid != 0;
+      bool copies_blocks = narrow_blocks && mine.valid != 0;
+      if constexpr (kBoxesOfBlocks) {
+        if (block_boxes && full) {
+          copies_blocks = false;
+          if (leads) {
+            CopyScaleBox(orders.blocks, block_map, key % spec::kPageSize,
+                         mine.head, mine.page, shift,
+                         place(stage.index, lane).block_scales, filled);
+          }
+        }
+      }
       if (arch::WarpAny(copies_rows || copies_blocks)) {
         constexpr int kUnroll = kNarrowBlocks ? 2 : 1;  // where it is the rule
 #pragma unroll kUnroll
@@ -171,7 +194,7 @@ __device__ __forceinline__ void ProduceBoxes(const DecodeArgs& args,
             }
           }
           if constexpr (kNarrowBlocks) {
-            if (narrow_blocks) {
+            if (narrow_blocks && (!block_boxes || valid != 0xffffu)) {
               block_scales.Copy(offset(view.block_scale), to.block_scales,
                                 shift, valid, lane);
             }

@@ -22,11 +22,11 @@ __device__ __forceinline__ void ProduceRows(const AttentionArgs& args,
   using Group = ops::KeyGroup<Side, kDim>;
   constexpr ops::GroupPlace kPieceStep = {
       Group::kCodesBytes, Group::kBlockScales,
-      Group::kScaleBytes - Group::kBlockScales, Group::kRowScaleBytes};
+      Group::kScaleBytes - Group::kBlockScales, Group::kRowScaleBytes,
+      Group::kBlockScalePitch};
   const SideOfStages<Group> stages(shared, values);
   const auto place = [&](int stage, int warp) {
-    return stages.Piece(stage, warp, warp * Group::kBlockScales,
-                        Group::kRowScaleBytes);
+    return stages.Piece(stage, warp, ScalePlace::Plain<Group>(warp));
   };
   const CacheView view = ViewOf(args, values);
   // Runs of heads of one copy: one where there is a selection for each.

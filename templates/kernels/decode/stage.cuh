@@ -28,34 +28,67 @@ __device__ __forceinline__ StridedBytes PlaneOf(bool values,
           values ? v.head_stride : k.head_stride};
 }
 
-// How the row scales of a side lie in a stage: keys side by side for each warp,
-// or where a tensor copy brought them as they lie in memory, heads side by side
-// for each key.
-template <class Group>
-struct RowScaleOrder {
+// How scales of a side lie in a stage, kBytes a key: keys side by side for each
+// warp, or where a tensor copy brought them as they lie in memory, heads side
+// by side for each key.
+template <u32 kBytes>
+struct ScaleOrder {
+  static constexpr u32 kPieceBytes = ops::kGroupKeys * kBytes;
   bool heads_inside;
   u32 pitch;       // from key to key
   u32 head_pitch;  // from head to head
 
-  // `values`: of V, else of K.
-  __device__ __forceinline__ RowScaleOrder(const DecodeArgs& args,
-                                           const HeadSplit& split,
-                                           bool values) {
-    const StridedBytes plane =
-        PlaneOf(values, args.k.row_scale, args.v.row_scale);
-    heads_inside =
-        spec::kTensorCopies &&
-        (args.boxes & (values ? kBoxesOfVScales : kBoxesOfKScales)) != 0 &&
-        plane.head_stride <= plane.slot_stride;
-    pitch = heads_inside ? split.heads * Group::kRowScaleBytes
-                         : Group::kRowScaleBytes;
-    head_pitch = heads_inside ? Group::kRowScaleBytes : Group::kBlockScales;
+  // `box`: the bit of DecodeArgs::boxes.
+  __device__ __forceinline__ ScaleOrder(const DecodeArgs& args,
+                                        const HeadSplit& split,
+                                        const StridedBytes& plane, int box) {
+    heads_inside = kBytes > 0 && spec::kTensorCopies &&
+                   (args.boxes & box) != 0 &&
+                   plane.head_stride <= plane.slot_stride;
+    pitch = heads_inside ? split.heads * kBytes : kBytes;
+    head_pitch = heads_inside ? kBytes : kPieceBytes;
   }
-  // From the stage's first row scale of the side to the warp's.
+  // From the stage's first scale of the side to the warp's.
   __device__ __forceinline__ u32 Offset(const HeadSplit& split,
                                         int warp) const {
-    return (split.Part(warp) << split.shift) * Group::kBlockScales +
+    return (split.Part(warp) << split.shift) * kPieceBytes +
            split.Head(warp) * head_pitch;
+  }
+};
+
+// Of both kinds.
+template <class Group>
+struct ScaleOrders {
+  ScaleOrder<Group::kRowScaleBytes> rows;
+  ScaleOrder<Group::kBlockScalePitch> blocks;
+
+  // `values`: of V, else of K.
+  __device__ __forceinline__ ScaleOrders(const DecodeArgs& args,
+                                         const HeadSplit& split, bool values)
+      : rows(args, split, PlaneOf(values, args.k.row_scale, args.v.row_scale),
+             values ? kBoxesOfVScales : kBoxesOfKScales),
+        blocks(args, split,
+               PlaneOf(values, args.k.block_scale, args.v.block_scale),
+               values ? kBoxesOfVBlocks : kBoxesOfKBlocks) {}
+};
+
+// Where a warp's scales are in each stage.
+struct ScalePlace {
+  u32 row_offset, row_pitch;
+  u32 block_offset, block_pitch;
+
+  template <class Group>
+  static __device__ __forceinline__ ScalePlace
+  Of(const ScaleOrders<Group>& orders, const HeadSplit& split, int warp) {
+    return {orders.rows.Offset(split, warp), orders.rows.pitch,
+            orders.blocks.Offset(split, warp), orders.blocks.pitch};
+  }
+  // Keys side by side.
+  template <class Group>
+  static __device__ __forceinline__ ScalePlace Plain(int warp) {
+    return {static_cast<u32>(warp * Group::kBlockScales), Group::kRowScaleBytes,
+            static_cast<u32>(warp * (Group::kScaleBytes - Group::kBlockScales)),
+            Group::kBlockScalePitch};
   }
 };
 
@@ -73,45 +106,38 @@ struct SideOfStages {
     block_scales = shared + Shape::kScales +
                    (values ? Shape::kVBlockScales : Shape::kKBlockScales);
   }
-  // `row_offset`: from its RowScaleOrder.
-  __device__ __forceinline__ ops::GroupPlace Piece(int stage, int warp,
-                                                   u32 row_offset,
-                                                   u32 row_pitch) const {
+  __device__ __forceinline__ ops::GroupPlace Piece(
+      int stage, int warp, const ScalePlace& place) const {
     using Shape = DecodeShape;
     const u32 scales = stage * Shape::kStageScaleBytes;
     return {codes + stage * Shape::kStageBytes + warp * Group::kCodesBytes,
-            row_scales + scales + row_offset,
-            block_scales + scales +
-                warp * (Group::kScaleBytes - Group::kBlockScales),
-            row_pitch};
+            row_scales + scales + place.row_offset,
+            block_scales + scales + place.block_offset, place.row_pitch,
+            place.block_pitch};
   }
 };
 
 // The piece of one warp, stage after stage.
 struct WarpPieces {
+  using KGroup = DecodeShape::KGroup;
+  using VGroup = DecodeShape::VGroup;
   u32 shared;
   int warp;
-  u32 k_offset, k_pitch;
-  u32 v_offset, v_pitch;
+  ScalePlace k, v;
 
   __device__ __forceinline__ WarpPieces(const DecodeArgs& args,
                                         const HeadSplit& split, u32 shared,
                                         int warp)
-      : shared(shared), warp(warp) {
-    const RowScaleOrder<DecodeShape::KGroup> k(args, split, false);
-    const RowScaleOrder<DecodeShape::VGroup> v(args, split, true);
-    k_offset = k.Offset(split, warp);
-    k_pitch = k.pitch;
-    v_offset = v.Offset(split, warp);
-    v_pitch = v.pitch;
+      : shared(shared),
+        warp(warp),
+        k(ScalePlace::Of(ScaleOrders<KGroup>(args, split, false), split, warp)),
+        v(ScalePlace::Of(ScaleOrders<VGroup>(args, split, true), split, warp)) {
   }
   __device__ __forceinline__ ops::GroupPlace Keys(int stage) const {
-    return SideOfStages<DecodeShape::KGroup>(shared, false)
-        .Piece(stage, warp, k_offset, k_pitch);
+    return SideOfStages<KGroup>(shared, false).Piece(stage, warp, k);
   }
   __device__ __forceinline__ ops::GroupPlace Values(int stage) const {
-    return SideOfStages<DecodeShape::VGroup>(shared, true)
-        .Piece(stage, warp, v_offset, v_pitch);
+    return SideOfStages<VGroup>(shared, true).Piece(stage, warp, v);
   }
 };
 
