@@ -138,7 +138,7 @@ TEST(Warpgroups, RaiseReferencesForGrowingValues) {
 // Scales of V that lie far apart within 16 keys, under scores that leave those
 // of the smallest the weight: folded into V's images up to a spread of 2^16.
 TEST(Warpgroups, KeepScalesOfVThatLieFarApart) {
-  for (const int octaves : {1, 2}) {  // from key to key
+  for (const int octaves : {1, 3}) {  // from key to key
     CaseOptions options = Options("e4m3_row", {20}, {400});
     options.out_type = DType::kF32;
     options.v = [=](int64_t token, int head, int d) {
@@ -148,27 +148,34 @@ TEST(Warpgroups, KeepScalesOfVThatLieFarApart) {
     options.k = [=](int64_t token, int, int d) {
       return d == 0 ? static_cast<float>(15 - token % 16) * octaves : 0.25f;
     };
-    options.q = [](int64_t, int, int d) { return d == 0 ? 1.0f : 0.125f; };
+    options.q = [](int64_t, int, int d) { return d == 0 ? 2.0f : 0.125f; };
     options.sm_scale = 1;
     ExpectCaseRight(options, 0, 1);
   }
 }
 
-// Rows of q that f16 holds as they are, beside those that it does not.
+// Rows of q that f16 holds as they are, beside those that it does not; and rows
+// of which it would hold few bits, against keys that make up for their size.
 TEST(Warpgroups, TakeQueriesOfAnySize) {
-  for (const DType type : {DType::kBf16, DType::kF32}) {
-    CaseOptions options = Options("e4m3_row", {40}, {400});
-    options.query_type = options.out_type = type;
-    options.q = [](int64_t token, int head, int d) {
-      return std::ldexp(1.0f + static_cast<float>((token + head + d) % 7) / 8,
-                        static_cast<int>(token * 7 % 48) - 30) *
-             ((token + d) % 3 == 0 ? -1.0f : 1.0f);
-    };
-    options.k = [](int64_t token, int head, int d) {
-      return std::ldexp(static_cast<float>((token * 5 + head + d * 3) % 9) - 4,
-                        -12);
-    };
-    ExpectCaseRight(options, 0, 1);
+  const struct {
+    int least, octaves, keys;  // exponents of q, from the least on; of K
+  } ranges[] = {{-30, 48, -12}, {-28, 8, 24}};
+  for (const auto& range : ranges) {
+    for (const DType type : {DType::kBf16, DType::kF32}) {
+      CaseOptions options = Options("e4m3_row", {40}, {400});
+      options.query_type = options.out_type = type;
+      options.q = [=](int64_t token, int head, int d) {
+        return std::ldexp(
+                   1.0f + static_cast<float>((token + head + d) % 7) / 8,
+                   static_cast<int>(token * 7 % range.octaves) + range.least) *
+               ((token + d) % 3 == 0 ? -1.0f : 1.0f);
+      };
+      options.k = [=](int64_t token, int head, int d) {
+        return std::ldexp(
+            static_cast<float>((token * 5 + head + d * 3) % 9) - 4, range.keys);
+      };
+      ExpectCaseRight(options, 0, 1);
+    }
   }
 }
 
