@@ -96,32 +96,43 @@ TEST(Warpgroups, MultiplyTheRestOfHeavyWeights) {
   }
 }
 
-// Scores that grow from tile to tile raise the references of every row.
+// The first channel of keys that grow up to key `last`, and are 0 behind it.
+float GrowingKey(int64_t token, int64_t last) {
+  return token <= last ? static_cast<float>(token) / 8 : 0.0f;
+}
+
+// Scores that grow from tile to tile raise the references of every row: up to
+// its last key, or to one in a tile that is wholly seen.
 TEST(Warpgroups, RaiseReferencesFromTileToTile) {
-  for (const DType type : {DType::kBf16, DType::kF32}) {
-    CaseOptions options = Options("e4m3_row", {20}, {500});
-    options.query_type = options.out_type = type;
-    options.k = [](int64_t token, int, int d) {
-      return d == 0 ? static_cast<float>(token) / 8 : 0.25f;
-    };
-    // The second part of an f32 holds what bf16 does not.
-    options.q = [](int64_t, int, int d) { return d == 0 ? 16.03f : 1.0f; };
-    options.sm_scale = 1;
-    ExpectCaseRight(options, 0, 1);
+  for (const int64_t last : {500, 250}) {
+    for (const DType type : {DType::kBf16, DType::kF32}) {
+      CaseOptions options = Options("e4m3_row", {20}, {500});
+      options.query_type = options.out_type = type;
+      options.k = [=](int64_t token, int, int d) {
+        return d == 0 ? GrowingKey(token, last) : 0.25f;
+      };
+      // The second part of an f32 holds what bf16 does not.
+      options.q = [](int64_t, int, int d) { return d == 0 ? 16.03f : 1.0f; };
+      options.sm_scale = 1;
+      ExpectCaseRight(options, 0, 1);
+    }
   }
 }
 
-// Scores that grow for the rows of one token alone, and fall for the others.
+// Scores that grow for the rows of one token alone, and fall for the others: of
+// several warps.
 TEST(Warpgroups, RaiseReferencesOfOneRow) {
-  CaseOptions options = Options("e4m3_row", {60}, {400});
-  options.k = [](int64_t token, int, int d) {
-    return d == 0 ? static_cast<float>(token) / 8 : 0.25f;
-  };
-  options.q = [](int64_t token, int, int d) {
-    return token == 33 && d == 0 ? 16.0f : -1.0f / 64;
-  };
-  options.sm_scale = 1;
-  ExpectCaseRight(options, 0, 1);
+  for (const int64_t grows : {33, 45, 58}) {
+    CaseOptions options = Options("e4m3_row", {60}, {400});
+    options.k = [](int64_t token, int, int d) {
+      return d == 0 ? GrowingKey(token, 250) : 0.25f;
+    };
+    options.q = [=](int64_t token, int, int d) {
+      return token == grows && d == 0 ? 16.0f : -1.0f / 64;
+    };
+    options.sm_scale = 1;
+    ExpectCaseRight(options, 0, 1);
+  }
 }
 
 // Scales of V that grow from tile to tile, under scores that do not, those of
@@ -131,6 +142,16 @@ TEST(Warpgroups, RaiseReferencesForGrowingValues) {
   options.v = [](int64_t token, int head, int d) {
     return std::ldexp(1.0f + static_cast<float>((token + head + d) % 5) / 8,
                       static_cast<int>(token / 16 + token % 2 * 8) - 16);
+  };
+  ExpectCaseRight(options, 0, 1);
+}
+
+// Scales of V that fall from key to key: no reference is raised for them.
+TEST(Warpgroups, KeepReferencesForFallingValues) {
+  CaseOptions options = Options("e4m3_row", {20}, {500});
+  options.v = [](int64_t token, int head, int d) {
+    return std::ldexp(1.0f + static_cast<float>((token + head + d) % 5) / 8,
+                      -static_cast<int>(token / 64));
   };
   ExpectCaseRight(options, 0, 1);
 }
