@@ -127,6 +127,9 @@ absl::Status MakeKeyMaps(const PreparedKernel& decode, const DecodeArgs& args,
        {kBoxesOfV, kBoxesOfVScales, kBoxesOfVBlocks},
        {&facts.v_map, &facts.v_scale_map, &facts.v_block_map}}};
   for (const Side& side : sides) {
+    // Rows that are no boxes are copied by other warps, and so are their
+    // scales.
+    if (LineBytes(side.format.CodeBytes(side.dim)) == 0) continue;
     const std::optional<TensorBox> boxes[] = {
         BoxOfCodes(spec, side.view, side.format.CodeBytes(side.dim),
                    args.num_kv_heads, code_heads),

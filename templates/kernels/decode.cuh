@@ -72,8 +72,8 @@ __device__ __forceinline__ void Consume(const DecodeArgs& args,
 
 // Producer warps that fill a stage together.
 __device__ __forceinline__ int StepProducers(const HeadSplit& split) {
-  return (kCopiesBoxes<KSide, spec::kHeadDim> ? 1 : split.team) +
-         (kCopiesBoxes<VSide, spec::kValueDim> ? 1 : split.team);
+  return (kCopiesBoxes<DecodeShape::KGroup> ? 1 : split.team) +
+         (kCopiesBoxes<DecodeShape::VGroup> ? 1 : split.team);
 }
 
 template <class Side, int kDim>
@@ -82,7 +82,7 @@ __device__ __forceinline__ void ProduceSide(const DecodeArgs& args,
                                             const SegmentWalk& segment,
                                             u32 shared, bool values,
                                             int producer, int lane) {
-  if constexpr (kCopiesBoxes<Side, kDim>) {
+  if constexpr (kCopiesBoxes<ops::KeyGroup<Side, kDim>>) {
     ProduceBoxes<Side, kDim>(args, split, segment, shared, values, producer,
                              lane);
   } else {

@@ -2,6 +2,7 @@
 // docs/cases.md.
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "compiler/tile/memory_model.h"
 #include "kernels/extend.h"
@@ -157,12 +158,15 @@ TEST(DecodeGrid, OfAnyShapeTakesEveryStepOfUnevenSequences) {
 
 // Kv heads that a block attends to together share copies of their row scales,
 // with slots or heads inside; alone, and in parts, each warp has its own.
-class DecodeGridFormats : public ::testing::TestWithParam<const char*> {};
+// A format and a head_dim: rows of one line, of several, and such that tensor
+// copies do not take.
+using FormatAndDim = std::tuple<const char*, int>;
+class DecodeGridFormats : public ::testing::TestWithParam<FormatAndDim> {};
 
 TEST_P(DecodeGridFormats, OfManyHeadsReadTheirScalesTogether) {
   CaseOptions options = Small({1, 1, 2, 1}, {100, 33, 7, 16});
-  options.format = GetParam();
-  options.head_dim = 128;
+  options.format = std::get<0>(GetParam());
+  options.head_dim = std::get<1>(GetParam());
   options.num_kv_heads = 8;
   options.num_q_heads = 16;
   options.page_size = 64;
@@ -188,9 +192,15 @@ TEST_P(DecodeGridFormats, OfManyHeadsReadTheirScalesTogether) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DecodeGridFormats,
-                         ::testing::Values("e4m3_row", "nvfp4_row", "bf16"),
+                         ::testing::Values(FormatAndDim{"e4m3_row", 128},
+                                           FormatAndDim{"int4_row", 128},
+                                           FormatAndDim{"nvfp4_row", 128},
+                                           FormatAndDim{"nvfp4_row", 64},
+                                           FormatAndDim{"int4_row", 64},
+                                           FormatAndDim{"bf16", 128}),
                          [](const auto& info) {
-                           return std::string(info.param);
+                           return absl::StrCat(std::get<0>(info.param), "_",
+                                               std::get<1>(info.param));
                          });
 
 TEST(Case24, PaddedRowOfABatch) {

@@ -15,15 +15,14 @@ namespace kvforge::kernels {
 // Whether a side's row scales, too, can come by tensor copies.
 template <class Side>
 inline constexpr bool kBoxesOfScales =
-    Side::kRowScale && !Side::kRowMinimum && spec::kSparseBlock == 0;
+    Side::kRowScale&& spec::kSparseBlock == 0;
 
 // Starts the copy of scales of 16 slots from `slot` on, kBytes a key, of the
 // unit's heads from `head` on, which share their page. One thread.
 template <u32 kBytes>
-__device__ __forceinline__ void CopyScaleBox(const ScaleOrder<kBytes>& order,
-                                             const TensorMap& map, int slot,
-                                             int head, int page, int shift,
-                                             u32 to, u32 filled) {
+__device__ __forceinline__ void CopyScaleBox(
+    const ScaleOrder<kBytes, true>& order, const TensorMap& map, int slot,
+    int head, int page, int shift, u32 to, u32 filled) {
   const int at[5] = {
       static_cast<int>(kBytes) * (order.heads_inside ? head : slot),
       order.heads_inside ? slot : head, 0, 0, page};

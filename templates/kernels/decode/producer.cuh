@@ -14,12 +14,6 @@
 
 namespace kvforge::kernels {
 
-// Whether a side's codes come by tensor copies.
-template <class Side, int kDim>
-inline constexpr bool kCopiesBoxes =
-    spec::kTensorCopies&& spec::kPageSize % ops::kGroupKeys == 0 &&
-    ops::KeyGroup<Side, kDim>::kIsBox;
-
 // Whether K and V are copied by the same instructions: their producers then run
 // the same code, which is compiled once.
 inline constexpr bool kSidesAlike = KSide::kCodeBits == VSide::kCodeBits &&

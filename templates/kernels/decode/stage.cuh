@@ -28,10 +28,16 @@ __device__ __forceinline__ StridedBytes PlaneOf(bool values,
           values ? v.head_stride : k.head_stride};
 }
 
+// Whether a side's codes come by tensor copies, and so may its scales.
+template <class Group>
+inline constexpr bool kCopiesBoxes =
+    spec::kTensorCopies&& spec::kPageSize % ops::kGroupKeys == 0 &&
+    Group::kIsBox;
+
 // How scales of a side lie in a stage, kBytes a key: keys side by side for each
 // warp, or where a tensor copy brought them as they lie in memory, heads side
 // by side for each key.
-template <u32 kBytes>
+template <u32 kBytes, bool kBoxes>
 struct ScaleOrder {
   static constexpr u32 kPieceBytes = ops::kGroupKeys * kBytes;
   bool heads_inside;
@@ -42,8 +48,7 @@ struct ScaleOrder {
   __device__ __forceinline__ ScaleOrder(const DecodeArgs& args,
                                         const HeadSplit& split,
                                         const StridedBytes& plane, int box) {
-    heads_inside = kBytes > 0 && spec::kTensorCopies &&
-                   (args.boxes & box) != 0 &&
+    heads_inside = kBytes > 0 && kBoxes && (args.boxes & box) != 0 &&
                    plane.head_stride <= plane.slot_stride;
     pitch = heads_inside ? split.heads * kBytes : kBytes;
     head_pitch = heads_inside ? kBytes : kPieceBytes;
@@ -59,8 +64,8 @@ struct ScaleOrder {
 // Of both kinds.
 template <class Group>
 struct ScaleOrders {
-  ScaleOrder<Group::kRowScaleBytes> rows;
-  ScaleOrder<Group::kBlockScalePitch> blocks;
+  ScaleOrder<Group::kRowScaleBytes, kCopiesBoxes<Group>> rows;
+  ScaleOrder<Group::kBlockScalePitch, kCopiesBoxes<Group>> blocks;
 
   // `values`: of V, else of K.
   __device__ __forceinline__ ScaleOrders(const DecodeArgs& args,
