@@ -274,10 +274,10 @@ __device__ __forceinline__ void TakeRows(const ExtendArgs& args,
 struct QueryLoader {
   const ExtendArgs& args;
   const ExtendRing& ring;
-  int loader;  // 0 .. kLoaders / 32 - 1
-  int lane;
 
   __device__ __forceinline__ void Load() {
+    constexpr int kRows = ExtendRing::kLoaders / 4;  // at a time
+    static_assert(spec::kBlockM % kRows == 0);
     ExtendRing::ItemPlace place;
 #pragma unroll 1
     for (;; place.Next()) {
@@ -288,11 +288,11 @@ struct QueryLoader {
       const ops::Sequence sequence = item.Of(args);
       const bool flips = FlipsQueries(args, item.kv_head);
 #pragma unroll 1
-      for (int rows = 8 * loader; rows < spec::kBlockM;
-           rows += 8 * (ExtendRing::kLoaders / 32)) {
+      for (int i = 0; i < spec::kBlockM; i += kRows) {
         // Anew: no register holds the places of a row's words.
-        const int row_lane = Anew(lane);
-        const int row = rows + row_lane / 4;
+        const int thread = Anew(arch::ThreadIndex()) - 32 * (spec::kWarps + 2);
+        const int row_lane = thread % 32;
+        const int row = i + thread / 4;
         const QueryFacts facts =
             LoadQueryRow<QueryImages>(args, sequence, item.row0, row, flips,
                                       true, row_lane, ring.Query(place));
@@ -322,7 +322,7 @@ __device__ __forceinline__ void AttendItems(const ExtendArgs& args) {
       ItemTaker taker = {args, ring, lane};
       taker.Take();
     } else {
-      QueryLoader loader = {args, ring, warp - spec::kWarps - 2, lane};
+      QueryLoader loader = {args, ring};
       loader.Load();
     }
     return;

@@ -115,12 +115,12 @@ INSTANTIATE_TEST_SUITE_P(
                   "extend/e4m3_row/d128/g4/page16/bf16",
                   {128, 128, 4, 8, true},
                   217024},
-        // the same with K's terms, 4 * 144, besides, and two items of work with
-        // two barriers each in place of codes
+        // 4 * (32768 + K's terms 4 * 144 + V's 4 * 144 + 3 * 32 + 16); two
+        // items of q 32768, a factor a row 4 * 128, lengths 48 and 3 barriers
         BytesCase{"extend_images",
                   "extend/e4m3_row/d128/g4/page16/bf16",
                   {128, 128, 4, 8, true, true},
-                  168736},
+                  202832},
         // 32768; 3 * (16384 + 4 * 80 + 16); 3 * 64 * (64 + 8 + 4); 6 barriers
         BytesCase{"extend_warpgroups_nvfp4_row",
                   "extend/nvfp4_row/d128/g4/page16/bf16",
