@@ -34,6 +34,7 @@ struct TuneFlags {
   bool retry_failed = false;
   bool no_grids = false;
   bool list_specs = false;
+  int rounds = 0;
 };
 
 // One sequence and many for decode; a first prompt and a chunk over a long
@@ -111,6 +112,12 @@ absl::StatusOr<TuneReport> TuneOne(Engine& engine, const TuneFlags& flags,
     progress.Step(done, absl::StrCat(report.job.spec, " ", candidate));
   };
   ASSIGN_OR_RETURN(report.result, Search(report.job, runner, store, options));
+  if (flags.rounds > 0 && runner.time && report.result.winner &&
+      report.result.winner->key.candidate != report.selected) {
+    ASSIGN_OR_RETURN(report.turns.emplace(),
+                     TimeInTurns(runner, report.result.winner->key.candidate,
+                                 report.selected, flags.rounds, options));
+  }
   return report;
 }
 
@@ -254,6 +261,11 @@ void AddTune(CLI::App& app, Command& command) {
                  "also for --target host");
   tune->add_flag("--retry-failed", flags->retry_failed,
                  "Measure again what failed before");
+  tune->add_option(
+          "--rounds", flags->rounds,
+          "Time the winner and the selector's tile again, in turns, so "
+          "many times each (default: 0)")
+      ->check(CLI::Range(0, 1000));
   tune->add_flag("--no-grids", flags->no_grids,
                  "Decode with the library's grid only");
   tune->add_flag("--list-specs", flags->list_specs,

@@ -2,6 +2,7 @@
 // before it is timed.
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -209,6 +210,11 @@ TEST(Tuner, ReportsSayWhatWonAndTheMapHasACellOfEach) {
                                "selector's 64x64/2/4: 30.00 us, 1.50 times"));
   EXPECT_LT(table.find("128x64/2/8"), table.find("128x64/1/8"));
   EXPECT_THAT(table, HasSubstr("spills"));
+  EXPECT_THAT(table, ::testing::Not(HasSubstr("in turns")));
+  report.turns = {{20, 21, 22}, {30, 33, 31}};
+  EXPECT_THAT(ToTable(report), HasSubstr("in turns, 3 rounds: 21.00 and 31.00 "
+                                         "us, 1.48 times, faster"));
+  EXPECT_EQ(ToJson(report)["turns"]["verdict"], "faster");
   const std::string svg = ToSvg({report});
   EXPECT_THAT(svg, HasSubstr("20.00 us (1.00x)"));
   EXPECT_THAT(svg, HasSubstr("2 stages, 8 warps"));

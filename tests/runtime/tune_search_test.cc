@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
+#include "runtime/tune/turns.h"
 #include "runtime/tune/winners.h"
 #include "tests/runtime/temporary_folder.h"
 
@@ -286,6 +287,28 @@ TEST_F(TuneSearch, TwoProcessesAtOnceShareTheWorkAndNeverTimeTogether) {
   const int timed = std::stoi(*ReadFile(folder_.Path("n0"))) +
                     std::stoi(*ReadFile(folder_.Path("n1")));
   EXPECT_EQ(timed, kCandidates);
+}
+
+TEST_F(TuneSearch, WinnerAndSelectedAreTimedInTurns) {
+  FakeGpu gpu;
+  gpu.times = {{"a", 10}, {"b", 12}};
+  const auto times = TimeInTurns(gpu.Runner(), "a", "b", 3, {});
+  ASSERT_TRUE(times.ok()) << times.status();
+  EXPECT_THAT(gpu.timed, ElementsAre("a", "b", "a", "b", "a", "b"));
+  EXPECT_EQ(gpu.prepared, gpu.timed);
+  EXPECT_THAT(times->winner_us, ElementsAre(10, 10, 10));
+  EXPECT_THAT(times->selected_us, ElementsAre(12, 12, 12));
+  gpu.time_failures["b"] = absl::InternalError("lost");
+  EXPECT_THAT(TimeInTurns(gpu.Runner(), "a", "b", 3, {}).status().ToString(),
+              HasSubstr("lost"));
+}
+
+TEST(TuneTurns, OnlyRoundsThatDoNotOverlapDecide) {
+  EXPECT_EQ(Compare({{10, 11}, {11.5, 12}}), TurnVerdict::kFaster);
+  EXPECT_EQ(Compare({{10, 11.5}, {11.5, 12}}), TurnVerdict::kEqual);
+  EXPECT_EQ(Compare({{10, 13}, {11, 12}}), TurnVerdict::kEqual);
+  EXPECT_EQ(Compare({{13, 14}, {11, 12}}), TurnVerdict::kSlower);
+  EXPECT_EQ(MedianRound({3, 1, 9}), 3);
 }
 
 }  // namespace

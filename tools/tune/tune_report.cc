@@ -41,6 +41,16 @@ std::string Chosen(const TuneReport& report) {
                           report.selected, record.timing.median_us,
                           record.timing.median_us / winner.timing.median_us);
   }
+  if (report.turns) {
+    const double winner_us = MedianRound(report.turns->winner_us);
+    const double selected_us = MedianRound(report.turns->selected_us);
+    absl::StrAppendFormat(&text,
+                          "; in turns, %d rounds: %.2f and %.2f us, %.2f "
+                          "times, %s",
+                          report.turns->winner_us.size(), winner_us,
+                          selected_us, selected_us / winner_us,
+                          TurnVerdictName(Compare(*report.turns)));
+  }
   return text;
 }
 
@@ -87,6 +97,12 @@ nlohmann::json ToJson(const TuneReport& report) {
   json["winner"] = report.result.winner
                        ? nlohmann::json(report.result.winner->key.candidate)
                        : nlohmann::json();
+  if (report.turns) {
+    json["turns"] = {
+        {"winner_us", report.turns->winner_us},
+        {"selected_us", report.turns->selected_us},
+        {"verdict", std::string(TurnVerdictName(Compare(*report.turns)))}};
+  }
   for (const TuneRecord* record : FastestFirst(report.result)) {
     json["candidates"].push_back(
         {{"candidate", record->key.candidate},

@@ -3,10 +3,12 @@
 #define KVFORGE_TOOLS_TUNE_TUNE_REPORT_H_
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/tune/search.h"
+#include "runtime/tune/turns.h"
 
 namespace kvforge::tune {
 
@@ -14,6 +16,7 @@ struct TuneReport {
   TuneJob job;
   std::string selected;  // the analytic selector's tile
   SearchResult result;
+  std::optional<TurnTimes> turns;  // the winner beside the selector's tile
 };
 
 // A line a candidate, fastest first, and what was chosen.
