@@ -62,19 +62,6 @@ __device__ __forceinline__ u32 F32ToF16(float x) {
   return sign | RoundNarrow<10, 15>(magnitude);
 }
 
-__device__ __forceinline__ u32 F32ToF16TowardZero(float x) {
-  const u32 sign = Bits(x) >> 16 & 0x8000;
-  const u32 magnitude = Bits(x) & 0x7fffffff;
-  if (magnitude > 0x7f800000) return 0x7fff;
-  if (magnitude == 0x7f800000) return sign | 0x7c00;
-  if (magnitude >= 0x47800000) return sign | 0x7bff;  // 65536 and beyond
-  constexpr u32 kMinNormal = (127u - 14) << 23;
-  if (magnitude < kMinNormal) {
-    return sign | static_cast<u32>(FromBits(magnitude) * 0x1p24f);
-  }
-  return sign | (magnitude - ((127u - 15) << 23)) >> 13;
-}
-
 __device__ __forceinline__ u32 F32ToBf16(float x) {
   const u32 bits = Bits(x);
   if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fff;
@@ -109,10 +96,6 @@ __device__ __forceinline__ u32 F32ToE2m1(float x) {
 
 __device__ __forceinline__ u32 PackF16(float lo, float hi) {
   return internal::F32ToF16(lo) | internal::F32ToF16(hi) << 16;
-}
-__device__ __forceinline__ u32 PackF16TowardZero(float lo, float hi) {
-  return internal::F32ToF16TowardZero(lo) | internal::F32ToF16TowardZero(hi)
-                                                << 16;
 }
 __device__ __forceinline__ u32 PackBf16(float lo, float hi) {
   return internal::F32ToBf16(lo) | internal::F32ToBf16(hi) << 16;

@@ -341,17 +341,11 @@ __device__ __forceinline__ u32 MoveMatrix(u32 x) {
   return d;
 }
 
-// Convert, to nearest even where the name does not say otherwise. A pair's
-// first value is its lower half.
+// Convert, to nearest even. A pair's first value is its lower half.
 
 __device__ __forceinline__ u32 PackF16(float lo, float hi) {
   u32 d;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(hi), "f"(lo));
-  return d;
-}
-__device__ __forceinline__ u32 PackF16TowardZero(float lo, float hi) {
-  u32 d;
-  asm("cvt.rz.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(hi), "f"(lo));
   return d;
 }
 __device__ __forceinline__ u32 PackBf16(float lo, float hi) {

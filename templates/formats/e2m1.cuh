@@ -41,61 +41,9 @@ __device__ __forceinline__ u32 E2m1EncodeOne(float x) {
   return (code & 0x7u) | ((arch::Bits(clamped) >> 28) & ~0x7u);
 }
 
-// Whether x times the rounded reciprocal of `scale` rounds to the code of the
-// true quotient x / scale, for any x of Source. Both are within 2^-23 of the
-// exact quotient, so they differ only beside a tie: one of 1, 3, 5, 7 times a
-// power of two. Such an x would be beside that multiple of the scale, all of
-// whose last kZeroBits bits then are nearly 0 or nearly 1; 4 units cover the
-// two roundings and the multiple's own.
-template <class Source>
-__device__ __forceinline__ bool E2m1TiesAreFar(float scale) {
-  if constexpr (Source::kZeroBits == 0) {
-    return false;
-  } else {
-    constexpr int kShift = 32 - Source::kZeroBits;
-    u32 least = ~0u;
-#pragma unroll
-    for (int multiple = 1; multiple <= 7; multiple += 2) {
-      const u32 bits = arch::Bits(scale * static_cast<float>(multiple));
-      const u32 above = (bits + 4) << kShift;
-      least = above < least ? above : least;
-    }
-    return least >= 8u << kShift;
-  }
-}
-
 struct E2m1EncodePlaced {
   static __device__ __forceinline__ u32 Pair(float lo, float hi) {
     return E2m1EncodeOne(hi) * 16 + E2m1EncodeOne(lo);
-  }
-
-  // The codes of 16 products x * factor, below 7 and none beside a tie
-  // (E2m1TiesAreFar). Times 2^-14 and cut toward zero, a product is an f16
-  //   s 000ee m hrrrrrrrr
-  // whose exponent, subnormals included, and first bit are the code's; h rounds
-  // to nearest, since what is cut off decides no tie.
-  static __device__ __forceinline__ void Products(const float (&x)[16],
-                                                  float factor,
-                                                  u32 (&codes)[2]) {
-    const float placed = factor * 0x1p-14f;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      u32 pair[4];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        pair[j] = arch::PackF16TowardZero(x[8 * i + 2 * j] * placed,
-                                          x[8 * i + 2 * j + 1] * placed) +
-                  0x01000100u;
-      }
-      // The upper byte of each f16, s000eemh: of elements 0 2 1 3, 4 6 5 7.
-      const u32 first = arch::BytePermute(pair[0], pair[1], 0x7351);
-      const u32 second = arch::BytePermute(pair[2], pair[3], 0x7351);
-      const u32 even = arch::BytePermute(first, second, 0x5410);
-      const u32 odd = arch::BytePermute(first, second, 0x7632);
-      codes[i] = arch::BitSelect(
-          0x0f0f0f0fu, arch::BitSelect(0x07070707u, even >> 1, even >> 4),
-          arch::BitSelect(0x70707070u, odd << 3, odd));
-    }
   }
 };
 

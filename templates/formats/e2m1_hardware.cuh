@@ -3,7 +3,6 @@
 #define KVFORGE_TEMPLATES_FORMATS_E2M1_HARDWARE_CUH_
 
 #include "formats/e2m1.cuh"
-#include "formats/quantizer.cuh"
 
 namespace kvforge::formats {
 
@@ -22,15 +21,6 @@ __device__ __forceinline__ void E2m1ToF16Hardware4(u32 codes, u32 high,
 struct E2m1EncodeHardware {
   static __device__ __forceinline__ u32 Pair(float lo, float hi) {
     return arch::F32x2ToE2m1x2(lo, hi);
-  }
-
-  static __device__ __forceinline__ void Products(const float (&x)[16],
-                                                  float factor,
-                                                  u32 (&codes)[2]) {
-    float product[16];
-#pragma unroll
-    for (int i = 0; i < 16; ++i) product[i] = x[i] * factor;
-    EncodeNibbles<E2m1EncodeHardware>(product, codes);
   }
 };
 

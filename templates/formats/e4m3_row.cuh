@@ -18,7 +18,7 @@ template <class Encode>
 struct E4m3Row : Quantizer {
   static constexpr int kCodeBits = 8;
   static constexpr bool kRowScale = true;
-  template <int kLanes, class>
+  template <int kLanes>
   static __device__ __forceinline__ void Quantize(const float (&x)[16], float,
                                                   u32 (&codes)[4],
                                                   Sidecars& sidecars) {

@@ -9,7 +9,6 @@ namespace kvforge::formats {
 
 struct Bf16 {
   static constexpr int kBytes = 2;
-  static constexpr int kZeroBits = 16;  // the lowest, of a value as f32
   // Two neighbours, the first in the low half.
   static __device__ __forceinline__ void ToF32x2(const u32* words, float& lo,
                                                  float& hi) {
@@ -24,7 +23,6 @@ struct Bf16 {
 
 struct F16 {
   static constexpr int kBytes = 2;
-  static constexpr int kZeroBits = 13;
   static __device__ __forceinline__ void ToF32x2(const u32* words, float& lo,
                                                  float& hi) {
     lo = arch::F16ToF32(static_cast<u16>(words[0]));
@@ -38,7 +36,6 @@ struct F16 {
 
 struct F32 {
   static constexpr int kBytes = 4;
-  static constexpr int kZeroBits = 0;
   static __device__ __forceinline__ void ToF32x2(const u32* words, float& lo,
                                                  float& hi) {
     lo = arch::FromBits(words[0]);

@@ -15,7 +15,7 @@ namespace kvforge::formats {
 template <class Encode>
 struct Fp8Tensor : Quantizer {
   static constexpr int kCodeBits = 8;
-  template <int kLanes, class>
+  template <int kLanes>
   static __device__ __forceinline__ void Quantize(const float (&x)[16],
                                                   float given_scale,
                                                   u32 (&codes)[4], Sidecars&) {
@@ -34,7 +34,7 @@ template <class Encode>
 struct Fp8Channel : Quantizer {
   static constexpr int kCodeBits = 8;
   static constexpr bool kGivenPerChannel = true;
-  template <int kLanes, class>
+  template <int kLanes>
   static __device__ __forceinline__ void Quantize(const float (&quotient)[16],
                                                   float, u32 (&codes)[4],
                                                   Sidecars&) {

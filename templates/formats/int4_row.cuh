@@ -21,7 +21,7 @@ struct Int4Row : Quantizer {
   static constexpr int kCodeBits = 4;
   static constexpr bool kRowScale = true;
   static constexpr bool kRowMinimum = true;
-  template <int kLanes, class>
+  template <int kLanes>
   static __device__ __forceinline__ void Quantize(const float (&x)[16], float,
                                                   u32 (&codes)[2],
                                                   Sidecars& sidecars) {

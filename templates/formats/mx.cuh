@@ -30,7 +30,7 @@ template <class EncodeScale, class Encode>
 struct Mxfp8 : Quantizer {
   static constexpr int kCodeBits = 8;
   static constexpr int kBlock = 32;
-  template <int kLanes, class>
+  template <int kLanes>
   static __device__ __forceinline__ void Quantize(float (&x)[16], float,
                                                   u32 (&codes)[4],
                                                   Sidecars& sidecars) {
@@ -43,7 +43,7 @@ template <class EncodeScale, class Encode>
 struct Mxfp4 : Quantizer {
   static constexpr int kCodeBits = 4;
   static constexpr int kBlock = 32;
-  template <int kLanes, class>
+  template <int kLanes>
   static __device__ __forceinline__ void Quantize(float (&x)[16], float,
                                                   u32 (&codes)[2],
                                                   Sidecars& sidecars) {

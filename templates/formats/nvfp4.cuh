@@ -19,21 +19,14 @@
 
 namespace kvforge::formats {
 
-// Codes and block scale of one block of Source under the row's or given scale.
-template <class EncodeScale, class Encode, class Source>
+// Codes and block scale of one block under the row's or given scale.
+template <class EncodeScale, class Encode>
 __device__ __forceinline__ void QuantizeNvfp4Block(const float (&x)[16],
                                                    float amax16, float r,
                                                    u32 (&codes)[2],
                                                    u32& block_scale) {
   block_scale = EncodeScale::Pair(amax16 / (6.0f * r), 0.0f) & 0xffu;
   const float scale = E4m3ToF32(block_scale) * r;
-  const float reciprocal = 1.0f / scale;
-  // NaN fails, and with it a block that has one.
-  if (scale >= 0x1p-60f && scale <= 0x1p60f && amax16 * reciprocal < 7 &&
-      E2m1TiesAreFar<Source>(scale)) {
-    Encode::Products(x, reciprocal, codes);
-    return;
-  }
   const bool usable = scale > 0;  // neither 0 nor NaN
   float quotient[16];
   DivideAll(x, amax16, usable ? scale : 1.0f, quotient);
@@ -46,14 +39,14 @@ struct Nvfp4Row : Quantizer {
   static constexpr int kCodeBits = 4;
   static constexpr bool kRowScale = true;
   static constexpr int kBlock = 16;
-  template <int kLanes, class Source>
+  template <int kLanes>
   static __device__ __forceinline__ void Quantize(const float (&x)[16], float,
                                                   u32 (&codes)[2],
                                                   Sidecars& sidecars) {
     const float amax16 = RowMax<1>(LaneAmax(x));
     sidecars.row_scale = AtLeastMinAmax(RowMax<kLanes>(amax16)) / 2688.0f;
-    QuantizeNvfp4Block<EncodeScale, Encode, Source>(
-        x, amax16, sidecars.row_scale, codes, sidecars.block_scale);
+    QuantizeNvfp4Block<EncodeScale, Encode>(x, amax16, sidecars.row_scale,
+                                            codes, sidecars.block_scale);
   }
 };
 
@@ -61,12 +54,12 @@ template <class EncodeScale, class Encode>
 struct Nvfp4 : Quantizer {
   static constexpr int kCodeBits = 4;
   static constexpr int kBlock = 16;
-  template <int kLanes, class Source>
+  template <int kLanes>
   static __device__ __forceinline__ void Quantize(const float (&x)[16],
                                                   float given_scale,
                                                   u32 (&codes)[2],
                                                   Sidecars& sidecars) {
-    QuantizeNvfp4Block<EncodeScale, Encode, Source>(
+    QuantizeNvfp4Block<EncodeScale, Encode>(
         x, RowMax<1>(LaneAmax(x)), given_scale, codes, sidecars.block_scale);
   }
 };

@@ -19,7 +19,7 @@ template <class E>
 struct PlainRow : Quantizer {
   using Element = E;
   static constexpr int kCodeBits = 16;
-  template <int kLanes, class>
+  template <int kLanes>
   static __device__ __forceinline__ void Quantize(const float (&x)[16], float,
                                                   u32 (&codes)[8], Sidecars&) {
 #pragma unroll

@@ -1,8 +1,7 @@
 // What the row quantizers share. A quantizer is a format as the store kernel
 // writes it, called by the kLanes lanes that hold one row, 16 consecutive
 // values each; lanes past the row's end hold its last 16 values again:
-//   Quantize<kLanes, Source>(x, given_scale, codes, sidecars)
-// Source is the element type that x was read from (formats/element.cuh),
+//   Quantize<kLanes>(x, given_scale, codes, sidecars)
 // `codes` are the lane's 16 codes, in the order of their bytes in the cache.
 #ifndef KVFORGE_TEMPLATES_FORMATS_QUANTIZER_CUH_
 #define KVFORGE_TEMPLATES_FORMATS_QUANTIZER_CUH_

@@ -79,8 +79,8 @@ struct SideRow {
       } else {
         given_scale = formats::GivenScale(cache);
       }
-      Quantizer::template Quantize<StoreShape::kLanes, Source>(x, given_scale,
-                                                               codes, sidecars);
+      Quantizer::template Quantize<StoreShape::kLanes>(x, given_scale, codes,
+                                                       sidecars);
     }
     if (!stored || part * 16 >= kDim) return;
 

@@ -324,7 +324,6 @@ struct RowCase {
   const char* format;
   const char* quantizer;
   const char* headers[3];
-  const char* source = "F32";  // element type that rows are read from
 };
 
 class DeviceRow : public ::testing::TestWithParam<RowCase> {};
@@ -369,44 +368,6 @@ std::vector<std::vector<float>> Rows() {
     rows.push_back(std::vector<float>(kRowElements, special));
     rows.push_back(rows[3]);
     rows.back()[17] = special;
-  }
-  return rows;
-}
-
-float NearestOfSource(const std::string& source, float x) {
-  if (source == "Bf16") return DecodeBf16(EncodeBf16(x));
-  if (source == "F16") return DecodeF16(EncodeF16(x));
-  return x;
-}
-
-// Rows of nvfp4_row at and beside every tie of e2m1, for every significand of
-// the row's maximum that a bf16 or f16 has and every one of a block's scale.
-std::vector<std::vector<float>> RowsBesideTies(const std::string& source) {
-  const int bits = source == "Bf16" ? 7 : 10;
-  const auto nearest = [&](double x) {
-    return NearestOfSource(source, static_cast<float>(x));
-  };
-  std::vector<std::vector<float>> rows;
-  for (int i = 0; i < 4 << bits; ++i) {
-    const float amax =
-        std::ldexp(static_cast<float>((1 << bits) + i / 4), 4 - bits);
-    const float row_scale = amax / 2688.0f;
-    std::vector<float> row = {amax};
-    row.resize(16);
-    for (int block = 1; block <= 3; ++block) {
-      // Block scales 8 + (0 .. 7), each beside each row maximum.
-      const int significand = 8 + (i % 4 * 3 + block) % 8;
-      const float block_scale =
-          static_cast<float>(std::ldexp(significand, 3 - i % 2));
-      const double scale = block_scale * row_scale;
-      row.push_back(nearest(6 * scale));
-      for (double tie : {0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0}) {
-        row.push_back(nearest(tie * scale));
-        row.push_back(-nearest(tie * scale * (1 + std::ldexp(1, -bits))));
-      }
-      row.push_back(-nearest(1.25 * scale));
-    }
-    rows.push_back(row);
   }
   return rows;
 }
@@ -508,18 +469,12 @@ TEST_P(DeviceRow, MatchesTheHostCodec) {
   const auto format = FindFormat(c.format);
   ASSERT_TRUE(format.ok()) << format.status();
   constexpr float kGiven = 0.0371f;
-  std::vector<std::vector<float>> rows = Rows();
-  if (c.source != std::string("F32")) {
-    for (auto& row : rows) {
-      for (float& x : row) x = NearestOfSource(c.source, x);
-    }
-    for (const auto& row : RowsBesideTies(c.source)) rows.push_back(row);
-  }
+  const std::vector<std::vector<float>> rows = Rows();
   std::vector<uint32_t> in;
   for (const auto& row : rows) {
     for (float x : row) in.push_back(std::bit_cast<uint32_t>(x));
   }
-  std::string includes = Include("formats/element.cuh");
+  std::string includes;
   for (const char* header : c.headers) {
     if (header != nullptr) includes += Include(header);
   }
@@ -531,9 +486,8 @@ TEST_P(DeviceRow, MatchesTheHostCodec) {
           "float x[16]; for (int j = 0; j < 16; ++j) x[j] = "
           "arch::FromBits(arch::LoadGlobal<u32>(args.in + 16 * i + j));\n"
           "u32 codes[Q::kCodeBits / 2]; formats::Sidecars s = {0, 0, 0};\n"
-          "Q::template Quantize<4, formats::",
-          c.source, ">(x, ", kGiven, "f, codes, s);\n",
-          "u32* out = args.out + ", kLaneOutWords,
+          "Q::template Quantize<4>(x, ",
+          kGiven, "f, codes, s);\n", "u32* out = args.out + ", kLaneOutWords,
           " * i;\n"
           "for (int j = 0; j < Q::kCodeBits / 2; ++j) "
           "arch::StoreGlobal(out + j, codes[j]);\n"
@@ -613,31 +567,10 @@ INSTANTIATE_TEST_SUITE_P(
         RowCase{"nvfp4",
                 "Nvfp4<formats::E4m3EncodePlaced, formats::E2m1EncodePlaced>",
                 {"formats/nvfp4.cuh"}},
-        RowCase{
-            "nvfp4_row",
-            "Nvfp4Row<formats::E4m3EncodePlaced, formats::E2m1EncodePlaced>",
-            {"formats/nvfp4.cuh"},
-            "Bf16"},
-        RowCase{
-            "nvfp4_row",
-            "Nvfp4Row<formats::E4m3EncodePlaced, formats::E2m1EncodePlaced>",
-            {"formats/nvfp4.cuh"},
-            "F16"},
-        RowCase{"nvfp4_row",
-                "Nvfp4Row<formats::E4m3EncodeHardware, "
-                "formats::E2m1EncodeHardware>",
-                {"formats/nvfp4.cuh", "formats/e4m3_hardware.cuh",
-                 "formats/e2m1_hardware.cuh"},
-                "F16"},
-        RowCase{"nvfp4",
-                "Nvfp4<formats::E4m3EncodePlaced, formats::E2m1EncodePlaced>",
-                {"formats/nvfp4.cuh"},
-                "Bf16"},
         RowCase{"bf16", "Bf16Row", {"formats/plain.cuh"}},
         RowCase{"f16", "F16Row", {"formats/plain.cuh"}}),
     [](const auto& info) {
-      return absl::StrCat("Row", info.index, "_", info.param.format,
-                          info.param.source);
+      return absl::StrCat("Row", info.index, "_", info.param.format);
     });
 
 }  // namespace
