@@ -117,7 +117,7 @@ std::vector<Tile> DecodeTiles(const KernelSpec& spec, const GpuTarget& target) {
     add(4, {4, 3, 2}, /*pairs_only=*/false);
     add(2, {4, 3, 2}, /*pairs_only=*/false);
     add(1, {4, 3, 2}, /*pairs_only=*/false);
-    for (const int warps : {4, 2, 1}) add(warps, {1}, /*pairs_only=*/false);
+    for (const int warps : {2, 1}) add(warps, {1}, /*pairs_only=*/false);
   }
   return tiles;
 }

@@ -267,7 +267,7 @@ int RegistersPerThread(const KernelSpec& spec, const Tile& tile) {
 int BlockThreads(const KernelSpec& spec, const Tile& tile) {
   int warps = tile.warps;
   if (spec.kernel == KernelKind::kDecode) {
-    warps += tile.warps >= 4 ? 4 : 2;
+    warps += 2 * DecodeSideProducers(tile);
   }
   // One that fills slots.
   if (tile.warpgroups) warps += 4;
@@ -286,14 +286,15 @@ int RegisterLimit(const KernelSpec& spec, const Tile& tile,
   return std::min(kMaxRegisters, share / kRegisterUnit * kRegisterUnit);
 }
 
+int DecodeSideProducers(const Tile& tile) { return tile.warps >= 4 ? 2 : 1; }
+
 int DecodeHeadsPerBlock(const KernelSpec& spec, const Tile& tile) {
   return DecodeQueryInShared(spec) ? 1 : tile.warps & -tile.warps;
 }
 
 int64_t ImageSlotBytes(const KernelSpec& spec, const Tile& tile) {
   return RoundUp(tile.block_n * (spec.head_dim + spec.v_head_dim) * 2 +
-                     KeyTermsBytes(spec, tile) +
-                     ValueTermsBytes(spec, tile),
+                     KeyTermsBytes(spec, tile) + ValueTermsBytes(spec, tile),
                  128);
 }
 

@@ -54,6 +54,11 @@ int RegisterLimit(const KernelSpec& spec, const Tile& tile,
 // of the output: one for each 256 of them.
 int ExtendDimSplit(int v_head_dim);
 
+// Warps of a decode block that copy keys, and as many values. They take turns
+// at the stages, of which there are no fewer: the parity that one waits for
+// tells its use of a stage from the use before only if it missed none.
+int DecodeSideProducers(const Tile& tile);
+
 // The most kv heads that a decode block attends to at a time, a power of two: a
 // warp each, or one where the block's warps share its query in shared memory.
 int DecodeHeadsPerBlock(const KernelSpec& spec, const Tile& tile);

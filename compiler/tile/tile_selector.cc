@@ -76,11 +76,12 @@ std::string ShapeRule(const KernelSpec& spec, const Tile& tile) {
       return "block_m = warps, block_n = 0, stages = 1";
     case KernelKind::kDecode:
       if ((tile.block_m == 8 || tile.block_m == 16) &&
-          tile.block_n == kDecodeKeysPerStep * tile.warps) {
+          tile.block_n == kDecodeKeysPerStep * tile.warps &&
+          tile.stages >= DecodeSideProducers(tile)) {
         return "";
       }
       return absl::StrCat("block_m = 8 or 16, block_n = ", kDecodeKeysPerStep,
-                          " * warps");
+                          " * warps, 2 stages or more from 4 warps up");
     case KernelKind::kExtend: {
       if (IsFp8(spec)) {
         if (tile.warpgroups && tile.block_m == 128 && tile.block_n == 128 &&

@@ -234,6 +234,32 @@ TEST(CheckTile, TilesThatDoNotFit) {
                         "101376 for a block"));
 }
 
+TEST(CheckTile, DecodeHasAStageForEachProducerOfASide) {
+  const KernelSpec spec = Spec("decode/e4m3_row/d128/g4/page16/bf16");
+  EXPECT_TRUE(CheckTile(spec, {8, 128, 2, 8}, Gpu("sm_90")).ok());
+  EXPECT_TRUE(CheckTile(spec, {8, 32, 1, 2}, Gpu("sm_90")).ok());
+  for (const int warps : {4, 8}) {
+    EXPECT_THAT(
+        std::string(
+            CheckTile(spec, {8, 16 * warps, 1, warps}, Gpu("sm_90")).message()),
+        HasSubstr("2 stages or more from 4 warps up"));
+  }
+  // Nor is one on any GPU's ladder.
+  for (const GpuTarget& gpu : kTargets) {
+    for (const KvFormat& format : kFormats) {
+      for (const int head_dim : {64, 256, 512}) {
+        const auto parsed = ParseSpec(absl::StrCat(
+            "decode/", format.name, "/d", head_dim, "/g4/page16/bf16"));
+        if (!parsed.ok()) continue;
+        for (const TileCandidate& rung : TileLadder(*parsed, gpu)) {
+          EXPECT_GE(rung.tile.stages, DecodeSideProducers(rung.tile))
+              << parsed->Text() << " " << gpu.name << " " << rung.tile.Text();
+        }
+      }
+    }
+  }
+}
+
 TEST(CheckTile, RefusesWarpgroupsByName) {
   const KernelSpec spec = Spec("extend/e4m3_row/d128/g4/page16/bf16");
   EXPECT_TRUE(CheckTile(spec, {128, 128, 4, 8, true}, Gpu("sm_90")).ok());

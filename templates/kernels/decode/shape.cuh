@@ -25,6 +25,8 @@ struct DecodeShape {
   // Warps that only copy, behind those that compute.
   static constexpr int kSideProducers =
       spec::kWarps >= 4 ? 2 : 1;  // of K, of V
+  // A producer that missed a use of a stage could not tell it by its parity.
+  static_assert(spec::kStages >= kSideProducers);
   static constexpr int kProducers = 2 * kSideProducers;
   static constexpr int kConsumerThreads = spec::kWarps * 32;
   static constexpr int kThreads = kConsumerThreads + kProducers * 32;
