@@ -129,5 +129,19 @@ TEST(Winners, OtherFilesAreRefusedByName) {
   }
 }
 
+TEST(TuneWinners, ThoseShippedCanBeReadAndNameTilesOfTheirGpu) {
+  const auto winners = Winners::Read(KVFORGE_SHIPPED_WINNERS);
+  ASSERT_TRUE(winners.ok()) << winners.status();
+  EXPECT_GE(winners->all().size(), 20u);
+  for (const auto& [key, winner] : winners->all()) {
+    EXPECT_EQ(winner.gpu, "sm_90");
+    EXPECT_THAT(winner.device, HasSubstr("H200"));
+    EXPECT_TRUE(ParseCandidate(winner.candidate).ok()) << winner.candidate;
+    EXPECT_EQ(winner.version.size(), 64u);
+    EXPECT_THAT(winners->TilesFor("sm_90", winner.spec),
+                ::testing::Not(::testing::IsEmpty()));
+  }
+}
+
 }  // namespace
 }  // namespace kvforge
